@@ -7,6 +7,9 @@ elsewhere: undecodable bytes (`kwire.codec.errors.CodecError`), wrong configurat
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import TypeVar
+
+E = TypeVar("E", bound=Exception)
 
 
 class ErrorCode(IntEnum):
@@ -207,3 +210,13 @@ class KafkaError(Exception):
 
     def __str__(self) -> str:
         return f"{self.code.name}: {self.message}" if self.message else self.code.name
+
+
+def as_value(error: E) -> E:
+    """The same error, to be kept as a value where it was caught: a `KafkaError` without its traceback and the error
+    behind it. Their frames have the value among their variables, so that only the garbage collector would free them,
+    and they hold all that was at hand: a request of 3 KB may have been decompressed to 100 MB."""
+    if isinstance(error, KafkaError):
+        error.__cause__ = error.__context__ = None
+        error.with_traceback(None)
+    return error

@@ -19,6 +19,9 @@ CONNECTORS: Final = {(4, 0): "4.0.0", (4, 1): "4.1.1", (4, 2): "4.2.0"}
 """PySpark from that minor release on -> the connector."""
 _PACKAGE: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 _FILTERS: Final = "spark.sql.python.filterPushdown.enabled"
+_AVAILABLE: Final = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
+"""Before 4.2 sources in Python know nothing of Trigger.AvailableNow. By default Spark runs one batch in its stead: of a
+query that was killed, the one that it had begun, and not what has come since."""
 
 
 def connector(version: str) -> str:
@@ -38,8 +41,11 @@ def connector_settings(version: str | None = None) -> dict[str, str]:
 
         version = pyspark.__version__
     settings = {"spark.jars.packages": connector(version)}
-    if tuple(map(int, version.split(".")[:2])) >= (4, 1):
+    release = tuple(map(int, version.split(".")[:2]))
+    if release >= (4, 1):
         settings[_FILTERS] = "true"
+    if release < (4, 2):
+        settings[_AVAILABLE] = "true"
     return settings
 
 

@@ -43,11 +43,18 @@ def test_filters_are_pushed_down_where_spark_can() -> None:
     assert connector_settings("4.1.0")[name] == "true"
 
 
+def test_available_now_does_not_end_with_the_batch_that_a_killed_query_had_begun() -> None:
+    name = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
+    assert connector_settings("4.1.2")[name] == "true"
+    assert name not in connector_settings("4.2.0")
+
+
 def test_the_settings_are_printed_for_spark_submit_and_for_its_defaults() -> None:
     command = [sys.executable, "-m", "kwire.spark", "--version", "4.1.1"]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines() == [
         f"--conf spark.jars.packages={PACKAGE}:4.1.1",
         "--conf spark.sql.python.filterPushdown.enabled=true",
+        "--conf spark.sql.streaming.triggerAvailableNowWrapper.enabled=true",
     ]
     lines = subprocess.run([*command, "--properties"], capture_output=True, text=True, check=True).stdout
     assert lines.startswith(f"spark.jars.packages {PACKAGE}:4.1.1\n")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from kwire.base.config.definitions import has_stores
 from kwire.base.config.resources import ResourceValidator
-from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.errors import ErrorCode, KafkaError, as_value
 from kwire.base.logging import get_logger
 from kwire.base.quota import UNBOUNDED, MutationQuota
 from kwire.base.uuids import random_uuid, uuid_to_text
@@ -167,7 +167,7 @@ class Controller:
                     created, states = self._plan_topic(image, topic, requested, placer)
                     quota.spend(created.partitions)
                 except KafkaError as error:
-                    results[topic.name] = error
+                    results[topic.name] = as_value(error)
                     continue
                 if not validate_only:
                     self._write_topic(plan, created, states)
@@ -303,7 +303,7 @@ class Controller:
                 try:
                     quota.spend(len(topic.partitions))
                 except KafkaError as error:
-                    results[topic_id] = error
+                    results[topic_id] = as_value(error)
                     continue
                 results[topic_id] = None
                 self._erase_topic(image, plan, topic)
@@ -340,7 +340,7 @@ class Controller:
                     grown, replicas = self._plan_partitions(image, topic, quota, placer)
                     added = [new_partition(image, each) for each in replicas]
                 except KafkaError as error:
-                    results[topic.name] = error
+                    results[topic.name] = as_value(error)
                     continue
                 results[topic.name] = None
                 if not validate_only:
@@ -425,7 +425,7 @@ class Controller:
                 try:
                     values = self._plan_config(image, plan, update)
                 except KafkaError as error:
-                    results[resource] = error
+                    results[resource] = as_value(error)
                     continue
                 results[resource] = None
                 if not validate_only and (values != dict(image.config(*resource)) or has_stores(values)):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.errors import ErrorCode, KafkaError, as_value
 from kwire.cluster.controller.plan import Plan
 from kwire.cluster.metadata.credentials import pack_credential
 from kwire.cluster.metadata.image import ClusterImage
@@ -92,7 +92,7 @@ def _accept(image: ClusterImage, found: Alterations, change: CredentialChange) -
             check_iterations(change.iterations)
             found.upsertions[user] = change
     except KafkaError as error:
-        found.errors[user] = error
+        found.errors[user] = as_value(error)
 
 
 def check_name(user: str) -> None:

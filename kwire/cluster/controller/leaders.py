@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
-from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.errors import ErrorCode, KafkaError, as_value
 from kwire.cluster.controller import elections, reassignment
 from kwire.cluster.controller.decisions import Decisions
 from kwire.cluster.controller.elections import ElectionRules, led_by
@@ -85,7 +85,7 @@ class LeaderElections:
                 try:
                     state = _elect(image, topic, index, election_type)
                 except KafkaError as error:
-                    results[topic, index] = error
+                    results[topic, index] = as_value(error)
                 else:
                     results[topic, index] = None
                     elected.setdefault(topic, {})[index] = state

@@ -21,7 +21,7 @@ import asyncio
 from collections.abc import Sequence, Sized
 from typing import Final, NamedTuple
 
-from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.errors import ErrorCode, KafkaError, as_value
 from kwire.base.futures import resolved
 from kwire.codec.messages.alter_client_quotas_request import AlterClientQuotasRequest
 from kwire.codec.messages.alter_client_quotas_request import EntryData as RequestEntry
@@ -83,7 +83,7 @@ def _examine(entry: RequestEntry, outcomes: dict[QuotaEntity, _Outcome], accepte
         accepted[entity] = changes
         outcomes[entity] = _Outcome(names, None)
     except KafkaError as error:
-        outcomes[entity] = _Outcome(names, error)
+        outcomes[entity] = _Outcome(names, as_value(error))
 
 
 def _names(entry: RequestEntry) -> Names:

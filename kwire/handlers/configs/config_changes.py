@@ -14,7 +14,7 @@ from typing import Any, Final
 from kwire.base.config import ConfigError
 from kwire.base.config.definitions import is_checked_by_broker
 from kwire.base.config.resources import BROKER, CLIENT_METRICS, GROUP, TOPIC, ResourceValidator
-from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.errors import ErrorCode, KafkaError, as_value
 from kwire.base.futures import NowOrLater, resolved, then
 from kwire.cluster.controller.controller import ConfigUpdate
 from kwire.cluster.controller.topics import check_name
@@ -126,7 +126,7 @@ def refused_brokers(request: Any, context: RequestContext) -> Refused:
             try:
                 check_broker_id(name, asked)
             except KafkaError as error:
-                refused[kind, name] = error
+                refused[kind, name] = as_value(error)
     return refused
 
 
@@ -149,7 +149,7 @@ def refused_values(
                 current = context.services.image.config(ConfigResource.BROKER, resource.resource_name)
                 context.services.config.try_dynamic(change_of(resource, context.services)(current))
             except KafkaError as error:
-                refused[_key(resource)] = error
+                refused[_key(resource)] = as_value(error)
             except ConfigError as error:
                 refused[_key(resource)] = KafkaError(ErrorCode.INVALID_REQUEST, str(error))
     return refused

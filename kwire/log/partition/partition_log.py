@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import ParamSpec, TypeVar
 
 from kwire.base.doors import Files
-from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.errors import ErrorCode, KafkaError, as_value
 from kwire.base.file_range import FileRange
 from kwire.codec.errors import CodecError
 from kwire.codec.records import BatchHeader, patch_offsets
@@ -170,7 +170,7 @@ class PartitionLog:
                         continue
                     producers.add(producer_id)
             except Exception as error:
-                results.append(error)
+                results.append(as_value(error))
                 continue
             group.append((len(results), accepted))
             results.append(_NOT_APPENDED)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from kwire.base.doors import Files
-from kwire.base.errors import KafkaError
+from kwire.base.errors import KafkaError, as_value
 from kwire.base.processes.helpers import serve, shared_area
 from kwire.log.partition.recompression import Recompress, recompressed, take_area, write_area
 
@@ -18,8 +18,7 @@ def work(request: Recompress) -> Generator[int, None, int | KafkaError]:
     try:
         result = recompressed(memoryview(records), request.config, request.name, request.now_ms)
     except KafkaError as error:
-        error.__context__ = None
-        return error.with_traceback(None)  # it would keep what the batch was unpacked to until the next one comes
+        return as_value(error)  # it would keep what the batch was unpacked to until the next one comes
     write_area(files, area, result)
     yield request.size
     return len(result)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import errno
+import gc
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -293,6 +294,21 @@ async def test_appends_to_one_partition_are_written_together(broker: Broker, mon
     assert [(each.bytes_in, each.messages_in, each.total_produce_requests) for each in metrics] == [
         (written[0], 3, 4)
     ] * 2
+
+
+@pytest.mark.parametrize("others", [0, 1])
+async def test_refused_batches_leave_nothing_to_the_garbage_collector(broker: Broker, others: int) -> None:
+    """Nor what they were decompressed to: by the time that it runs, memory would be full of it."""
+    context = RequestContext(broker.services, api_key=0, api_version=13)
+    batches = [batch(spoil=spoil_crc), *[batch()] * others]
+    offsets(fast_path.together(appends(broker, *batches)), context)  # what the first time loads
+    gc.collect()
+    gc.disable()
+    try:
+        assert offsets(fast_path.together(appends(broker, *batches)), context)[0] == "CORRUPT_MESSAGE"
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 async def test_a_failed_write_fails_all_that_were_in_it(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

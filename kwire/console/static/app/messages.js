@@ -7,7 +7,9 @@ import { alter, place } from "./route.js";
 
 const LIMIT = 50;
 const KEPT = 100;
+const KEPT_IN_FLIGHT = 40;
 const SHOWN_EVERY_MS = 200;
+const FLIGHT_EVERY_MS = 1000;
 const positions = (offsets) => Object.entries(offsets).map(([partition, offset]) => partition + ":" + offset).join(",");
 
 export function useMasks() {
@@ -64,7 +66,8 @@ function Whole({ route, message, names, close, resend }) {
   <//>`;
 }
 
-function Rows({ route, messages, names, resend, label }) {
+// Rows that are replaced all the time (`moving`) keep their elements, which is quicker than to make new ones.
+function Rows({ route, messages, names, resend, label, moving }) {
   const [opened, setOpened] = useState(null);
   return html`<div class="table messages" role="region" aria-label=${label} tabindex="0">
       <table>
@@ -76,7 +79,7 @@ function Rows({ route, messages, names, resend, label }) {
         </thead>
         <tbody>
           ${messages.map(
-            (each) => html`<tr key=${each.partition + ":" + each.offset} class="opens" onClick=${() => setOpened(each)}>
+            (each, index) => html`<tr key=${moving ? index : each.partition + ":" + each.offset} class="opens" onClick=${() => setOpened(each)}>
               <td class="number">${each.partition}</td>
               <td class="number"><button type="button" class="link" aria-label=${`Show offset ${each.offset} of partition ${each.partition}`}>${each.offset}</button></td>
               <td>${time(each.timestamp)}</td>
@@ -265,19 +268,25 @@ export function Tail({ route }) {
     let stopped = () => {};
     let waiting = [];
     let numbers = null;
+    let timer = null;
+    // When more come than anybody can read, fewer are shown, and less often: laying them out takes a processor's time
+    // that the broker may want.
     const show = () => {
+      const isFlight = waiting.length >= KEPT_IN_FLIGHT;
+      timer = setTimeout(show, isFlight ? FLIGHT_EVERY_MS : SHOWN_EVERY_MS);
       if (!numbers) return;
+      const kept = isFlight ? KEPT_IN_FLIGHT : KEPT;
       const [more, { rate, skipped }] = [waiting.reverse(), numbers];
       [waiting, numbers] = [[], null];
       setState((old) => ({
-        messages: more.length ? more.concat(old.messages).slice(0, KEPT) : old.messages,
+        messages: more.length ? more.concat(old.messages).slice(0, kept) : old.messages,
         rate,
-        skipped: old.skipped + skipped,
+        skipped: old.skipped + skipped + Math.max(more.length - kept, 0),
         error: null,
         lost: false,
       }));
     };
-    const timer = setInterval(show, SHOWN_EVERY_MS);
+    timer = setTimeout(show, SHOWN_EVERY_MS);
     stopped = listen(`topics/${part(route.name)}/tail`, query, {
       messages: ({ messages, rate, skipped }) => {
         const all = waiting.concat(messages);
@@ -292,7 +301,7 @@ export function Tail({ route }) {
     });
     return () => {
       stopped();
-      clearInterval(timer);
+      clearTimeout(timer);
     };
   }, [route.name, route.cluster, route.query.get("partitions"), paused]);
   return html`<div class="bar">
@@ -304,5 +313,5 @@ export function Tail({ route }) {
     <${Failure} error=${state.error} />
     ${state.messages.length === 0
       ? html`<p class="quiet">Waiting for messages…</p>`
-      : html`<${Rows} route=${route} messages=${state.messages} names=${masks.names} label="Newest messages" />`}`;
+      : html`<${Rows} route=${route} messages=${state.messages} names=${masks.names} label="Newest messages" moving />`}`;
 }

@@ -72,7 +72,8 @@ export function useStored(name, fallback) {
   return [value, store];
 }
 
-export const number = (value) => (value === null || value === undefined ? "–" : value.toLocaleString("en-US"));
+const digits = new Intl.NumberFormat("en-US"); // toLocaleString makes one each time, which is slow
+export const number = (value) => (value === null || value === undefined ? "–" : digits.format(value));
 
 export function bytes(value) {
   if (value === null || value === undefined) return "–";
@@ -82,7 +83,7 @@ export function bytes(value) {
     value /= 1024;
     unit += 1;
   }
-  return (unit && value < 100 ? value.toFixed(1) : Math.round(value).toLocaleString("en-US")) + " " + units[unit];
+  return (unit && value < 100 ? value.toFixed(1) : digits.format(Math.round(value))) + " " + units[unit];
 }
 
 export function time(ms) {

@@ -15,7 +15,7 @@ from struct import Struct
 from struct import error as struct_error
 from typing import TYPE_CHECKING, Any, Final
 
-from kwire.base.errors import KafkaError
+from kwire.base.errors import KafkaError, as_value
 from kwire.base.futures import NowOrLater
 from kwire.codec.messages.produce_request import PartitionProduceData
 from kwire.codec.messages.produce_response import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
@@ -106,7 +106,7 @@ class Append:
         try:
             info = partition.append(self.records, required_acks=acks)
         except Exception as error:
-            return self.respond(error)
+            return self.respond(as_value(error))
         if name or info.flushed is not None or (acks == _ALL and info.last_offset >= partition.log.high_watermark):
             return self.respond(info)
         partition.metrics.total_produce_requests += 1

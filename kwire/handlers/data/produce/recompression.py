@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from kwire.base.errors import KafkaError
+from kwire.base.errors import KafkaError, as_value
 from kwire.handlers.authorization import is_topic_allowed
 from kwire.log.partition.recompression import Recompression
 from kwire.security.acls.operations import AclOperation
@@ -63,5 +63,5 @@ async def recompress(work: Work, context: RequestContext) -> Recompressed:
         try:
             found[id(data)] = await recompressor.run(wanted)
         except KafkaError as error:
-            found[id(data)] = error
+            found[id(data)] = as_value(error)
     return found

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.errors import ErrorCode, KafkaError, as_value
 from kwire.base.topic_partition import TopicPartition
 from kwire.cluster.replication.peers import PeerUnavailable
 from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -44,7 +44,7 @@ async def _ask(services: Services, leader: int, asked: list[TopicPartition]) -> 
     except PeerUnavailable as error:
         return dict.fromkeys(asked, KafkaError(ErrorCode.NETWORK_EXCEPTION, str(error)))
     except KafkaError as error:
-        return dict.fromkeys(asked, error)
+        return dict.fromkeys(asked, as_value(error))
     found: dict[TopicPartition, int | KafkaError] = dict.fromkeys(asked, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
     for topic in response.topics:
         for each in topic.partitions:
