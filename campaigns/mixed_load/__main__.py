@@ -15,6 +15,9 @@ makes them when it needs them, up to its limit. The probe's p99 is taken in wind
 median of the last third may be at most half as high again as that of the middle third. In runs of less than ten
 minutes, memory may grow by 4 MB more, and p99 is only reported: caches still fill, and there are few windows. A line of
 JSON at the end has all numbers; the exit status is 1 if something grew.
+
+A client that does not go on for four minutes, or does not end, is a failure as well; standard error gets the stacks of
+all threads and the broker's dump then, while it waits.
 """
 
 from __future__ import annotations
@@ -34,10 +37,11 @@ def main() -> int:
     """The command line; 1 if something grew."""
     parser = campaign_parser("mixed_load", __doc__)
     parser.add_argument("--minutes", type=float, default=120.0, help="how long the load lasts in all (default: 120)")
+    parser.add_argument("--debug", default="", help="librdkafka's debug contexts, written to standard error")
     options = parser.parse_args()
     home = Path(tempfile.mkdtemp(prefix="kwire-mixed-load-"))
     try:
-        outcome = run(options.minutes, home)
+        outcome = run(options.minutes, home, options.debug)
     finally:
         shutil.rmtree(home, ignore_errors=True)
     found = complaints(outcome)

@@ -1,37 +1,28 @@
-"""The clients of the campaign of mixed load, and what a broker uses when they are gone. The rules are in `__main__`."""
+"""A run of the campaign of mixed load: what the broker uses when the clients are gone, and whether that has grown. The
+rules are in `__main__`."""
 
 from __future__ import annotations
 
-import itertools
 import os
-import re
-import signal
 import statistics
-import threading
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from campaigns.mixed_load.clients import PROBED, STEADY, TRANSACTED, Load
+from campaigns.mixed_load.hanging import dump
 from harness.processes import process_usage
 from harness.processes.brokers import wait_until
 from harness.processes.production import secured_production_broker
 from harness.processes.secured import SecuredBroker
 from harness.wire_client import WireClient
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from kwire.codec.records import Record, build_batch
 
 GROWTH_MAX: Final = 0.05
 SHORT_GROWTH_MB: Final = 4.0
 P99_GROWTH_MAX: Final = 1.5
 LONG_MINUTES: Final = 10.0
 WINDOWS: Final = 100
-STEADY, PROBED, TRANSACTED = "steady", "probed", "transacted"
-GROUPS: Final = 10
-PROBE_S: Final = 0.02
 
 
 @dataclass(frozen=True)
@@ -46,7 +37,8 @@ class AtRest:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run has found. ``p99_ms``: of each window of the probe, in order. ``done``: how often which work was."""
+    """What a run has found. ``p99_ms``: of each window of the probe, in order. ``done``: how often which work was.
+    ``end_s``: how long each client took to end, at most."""
 
     minutes: float
     early: AtRest
@@ -54,6 +46,7 @@ class Outcome:
     p99_ms: list[float]
     done: dict[str, int]
     failures: list[str]
+    end_s: dict[str, float] = field(default_factory=dict)
 
 
 def complaints(outcome: Outcome) -> list[str]:
@@ -80,143 +73,6 @@ def thirds(p99_ms: list[float]) -> tuple[float, float]:
     if not third:
         return 0.0, 0.0
     return statistics.median(p99_ms[third : 2 * third]), statistics.median(p99_ms[2 * third :])
-
-
-class Load:
-    """The clients, each a thread, until `stop`. ``done`` counts what they did; ``failures`` what must not happen."""
-
-    def __init__(self, broker: SecuredBroker) -> None:
-        self._broker = broker
-        self._stopped = threading.Event()
-        self._threads: list[threading.Thread] = []
-        self._numbers = itertools.count()
-        self.done: Counter[str] = Counter()
-        self.latencies_s: list[tuple[float, float]] = []
-        self.failures: list[str] = []
-
-    def start(self) -> None:
-        """Begin with all of the work."""
-        work: list[Callable[[], None]] = [
-            lambda: self._produce(tls=False),
-            lambda: self._produce(tls=True),
-            lambda: self._follow("readers", tls=False),
-            lambda: self._follow("readers", tls=True),
-            lambda: self._follow("committed", tls=False, topic=TRANSACTED, committed=True),
-            self._join_and_leave,
-            lambda: self._transact("plain", tls=False),
-            lambda: self._transact("secured", tls=True),
-            self._make_and_delete,
-            self._probe,
-        ]
-        self._stopped.clear()
-        self._threads = [threading.Thread(target=self._guarded, args=(each,), daemon=True) for each in work]
-        for thread in self._threads:
-            thread.start()
-
-    def stop(self) -> None:
-        """End all clients, in order."""
-        self._stopped.set()
-        for thread in self._threads:
-            thread.join(120)
-            assert not thread.is_alive(), "a client does not end"
-
-    def _guarded(self, work: Callable[[], None]) -> None:
-        try:
-            work()
-        except Exception as error:
-            self.failures.append(repr(error))
-
-    def _options(self, tls: bool, **options: Any) -> dict[str, Any]:
-        common = {"bootstrap.servers": self._broker.address("SSL" if tls else "PLAINTEXT"), "log_level": 0}
-        if tls:
-            common |= {"security.protocol": "SSL", "enable.ssl.certificate.verification": False}
-        return {**common, **{name.replace("_", "."): value for name, value in options.items()}}
-
-    def _produce(self, tls: bool) -> None:
-        from confluent_kafka import Producer
-
-        producer = Producer(self._options(tls, compression_type="zstd" if tls else "lz4", linger_ms=5))
-        value = bytes(range(256))
-        while not self._stopped.wait(0.05):
-            for _ in range(10):
-                producer.produce(STEADY, value, callback=self._delivered)
-            producer.poll(0)
-        producer.flush(30)
-
-    def _delivered(self, error: object, _: object) -> None:
-        if error is not None:
-            self.failures.append(f"a record was not accepted: {error}")
-        self.done["records"] += 1
-
-    def _follow(self, group: str, tls: bool, topic: str = STEADY, committed: bool = False) -> None:
-        with self._consumer(group, tls, topic, committed) as consumer:
-            while not self._stopped.is_set():
-                self.done["read"] += len(consumer.consume(500, 0.5))
-
-    @contextmanager
-    def _consumer(self, group: str, tls: bool, topic: str, committed: bool = False) -> Iterator[Any]:
-        from confluent_kafka import Consumer
-
-        isolation = "read_committed" if committed else "read_uncommitted"
-        options = self._options(tls, group_id=group, isolation_level=isolation, auto_offset_reset="latest")
-        consumer = Consumer(options)
-        consumer.subscribe([topic])
-        try:
-            yield consumer
-        finally:
-            consumer.close()
-
-    def _join_and_leave(self) -> None:
-        while not self._stopped.wait(0.2):
-            number = next(self._numbers)
-            with self._consumer(f"churn-{number % GROUPS}", tls=number % 2 == 0, topic=STEADY) as consumer:
-                consumer.consume(50, 0.5)
-            self.done["memberships"] += 1
-
-    def _transact(self, name: str, tls: bool) -> None:
-        from confluent_kafka import Producer
-
-        producer = Producer(self._options(tls, transactional_id=name))
-        producer.init_transactions(30)
-        for number in itertools.count():
-            producer.begin_transaction()
-            for _ in range(20):
-                producer.produce(TRANSACTED, b"of a transaction")
-            if number % 3:
-                producer.commit_transaction(30)
-            else:
-                producer.abort_transaction(30)
-            self.done["transactions"] += 1
-            if self._stopped.wait(0.2):
-                return
-
-    def _make_and_delete(self) -> None:
-        from confluent_kafka.admin import AdminClient, NewTopic
-
-        admin = AdminClient(self._options(tls=True))
-        while not self._stopped.wait(0.5):
-            name = f"made-{next(self._numbers)}"
-            admin.create_topics([NewTopic(name, 3, 1)])[name].result(60)
-            admin.delete_topics([name])[name].result(60)
-            self.done["topics"] += 1
-
-    def _probe(self) -> None:
-        with WireClient(self._broker.bootstrap) as client:
-            request = probe_request()
-            while not self._stopped.wait(PROBE_S):
-                started = time.perf_counter()
-                answer = client.call(request, 9).responses[0].partition_responses[0]
-                self.latencies_s.append((started, time.perf_counter() - started))
-                if answer.error_code:
-                    self.failures.append(f"the probe got error {answer.error_code}")
-
-
-def probe_request() -> Any:
-    """A Produce request with one record."""
-    from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
-
-    data = PartitionProduceData(index=0, records=build_batch([Record(timestamp=0, value=bytes(100))]))
-    return ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(name=PROBED, partition_data=[data])])
 
 
 def create_topics(broker: SecuredBroker) -> None:
@@ -267,10 +123,7 @@ def descriptors(pid: int) -> int:
 
 def tasks(broker: SecuredBroker) -> int:
     """How many asyncio tasks the broker's dump has."""
-    before = len(broker.log_text())
-    os.kill(broker.pid, signal.SIGUSR1)
-    wait_until(lambda: "dump complete" in broker.log_text()[before:], 60, "the dump")
-    return len(re.findall(r'"event": "task"', broker.log_text()[before:]))
+    return sum('"event": "task"' in line for line in dump(broker))
 
 
 def windows(latencies_s: list[tuple[float, float]], count: int) -> list[float]:
@@ -284,20 +137,20 @@ def windows(latencies_s: list[tuple[float, float]], count: int) -> list[float]:
     return [round(sorted(part)[int(0.99 * len(part))] * 1000, 3) for part in parts if len(part) >= 10]
 
 
-def run(minutes: float, home: Path) -> Outcome:
-    """Run the load on a new broker in ``home``."""
+def run(minutes: float, home: Path, debug: str = "") -> Outcome:
+    """Run the load on a new broker in ``home``. ``debug``: what librdkafka writes to standard error."""
     broker = secured_production_broker("kwire", home)
     broker.start()
     try:
         create_topics(broker)
-        load = Load(broker)
+        load = Load(broker, debug=debug)
         rests = []
         for share in (0.25, 0.75):
             load.start()
-            time.sleep(minutes * 60 * share)
+            load.work_for(minutes * 60 * share)
             load.stop()
             rests.append(at_rest(broker))
         p99_ms = windows(load.latencies_s, WINDOWS)
-        return Outcome(minutes, rests[0], rests[1], p99_ms, dict(load.done), load.failures[:20])
+        return Outcome(minutes, rests[0], rests[1], p99_ms, dict(load.done), load.failures[:20], load.end_s)
     finally:
         broker.kill()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +11,8 @@ import pytest
 
 from campaigns.mixed_load import campaign as mixed_load
 from campaigns.mixed_load.campaign import AtRest, Outcome
+from campaigns.mixed_load.clients import Load
+from harness.processes.secured import SecuredBroker, SecuredKwire
 
 REST = AtRest(memory_mb=50.0, descriptors=40, threads=9, tasks=12)
 LEVEL = Outcome(120.0, REST, REST, [1.0, 1.2, 0.9] * 10, {"records": 1}, [])
@@ -19,6 +23,34 @@ def test_a_small_run_finds_nothing(tmp_path: Path) -> None:
     assert outcome.failures == []
     assert {"records", "read", "memberships", "transactions", "topics"} <= outcome.done.keys()
     assert [each for each in mixed_load.complaints(outcome) if not each.startswith("memory")] == []
+
+
+class LoadThatHangs(Load):
+    """One client that ends, and one that waits for something that does not come."""
+
+    def __init__(self, broker: SecuredBroker) -> None:
+        super().__init__(broker, step_s_max=0.1)
+        self.release = threading.Event()
+
+    def work(self) -> dict[str, Callable[[], None]]:
+        return {"ends": lambda: None, "hangs": self._wait_for_what_does_not_come}
+
+    def _wait_for_what_does_not_come(self) -> None:
+        self.release.wait()
+
+
+def test_a_client_that_does_not_end_is_named_with_its_stack(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")  # without gdb, which takes seconds
+    load = LoadThatHangs(SecuredKwire(tmp_path))  # its broker does not run, which must not end the report
+    load.start()
+    load.stop()
+    load.release.set()
+    assert load.failures == ["no next step for 0.1 s, ending: hangs"]
+    written = capsys.readouterr().err
+    assert "thread hangs" in written
+    assert "_wait_for_what_does_not_come" in written
 
 
 def test_what_is_level_is_accepted() -> None:
