@@ -38,7 +38,7 @@ class AtRest:
 @dataclass(frozen=True)
 class Outcome:
     """What a run has found. ``p99_ms``: of each window of the probe, in order. ``done``: how often which work was.
-    ``end_s``: how long each client took to end, at most."""
+    ``longest_s``: how long each client took for one step, at most."""
 
     minutes: float
     early: AtRest
@@ -46,7 +46,7 @@ class Outcome:
     p99_ms: list[float]
     done: dict[str, int]
     failures: list[str]
-    end_s: dict[str, float] = field(default_factory=dict)
+    longest_s: dict[str, float] = field(default_factory=dict)
 
 
 def complaints(outcome: Outcome) -> list[str]:
@@ -151,6 +151,6 @@ def run(minutes: float, home: Path, debug: str = "") -> Outcome:
             load.stop()
             rests.append(at_rest(broker))
         p99_ms = windows(load.latencies_s, WINDOWS)
-        return Outcome(minutes, rests[0], rests[1], p99_ms, dict(load.done), load.failures[:20], load.end_s)
+        return Outcome(minutes, rests[0], rests[1], p99_ms, dict(load.done), load.failures[:20], load.longest_s)
     finally:
         broker.kill()

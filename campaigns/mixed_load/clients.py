@@ -31,8 +31,8 @@ LOOK_S: Final = 1.0
 
 
 class Load:
-    """The clients, until `stop`. ``done`` counts what they did; ``failures`` what must not happen; ``end_s`` how long
-    each took to end, at most."""
+    """The clients, until `stop`. ``done`` counts what they did; ``failures`` what must not happen; ``longest_s`` how
+    long each took for a step, or to end: librdkafka repeats a request without a response after a minute."""
 
     def __init__(self, broker: SecuredBroker, step_s_max: float = STEP_S_MAX, debug: str = "") -> None:
         self._broker = broker
@@ -40,14 +40,13 @@ class Load:
         self._debug = debug
         self._stopped = threading.Event()
         self._threads: list[threading.Thread] = []
-        self._stopped_s = 0.0
         self._stepped_s: dict[str, float] = {}
         self._hanging: set[threading.Thread] = set()
         self._numbers = itertools.count()
         self.done: Counter[str] = Counter()
         self.latencies_s: list[tuple[float, float]] = []
         self.failures: list[str] = []
-        self.end_s: dict[str, float] = {}
+        self.longest_s: dict[str, float] = {}
 
     def work(self) -> dict[str, Callable[[], None]]:
         """The clients' names, and what each does."""
@@ -76,8 +75,8 @@ class Load:
             thread.start()
 
     def work_for(self, seconds: float) -> None:
-        """Let the clients work. One that does not go on is reported at once: hours later, what it waited for
-        may be gone."""
+        """Let the clients work. One that does not go on is reported at once: hours later, what it waited for may be
+        gone."""
         end_s = time.monotonic() + seconds
         while (left_s := end_s - time.monotonic()) > 0:
             time.sleep(min(left_s, LOOK_S))
@@ -85,8 +84,6 @@ class Load:
 
     def stop(self) -> None:
         """End all clients. One that does not end is a failure, and stays behind."""
-        self._stopped_s = time.monotonic()
-        self._stepped_s = {thread.name: self._stopped_s for thread in self._threads}
         self._stopped.set()
         for thread in self._threads:
             while thread.is_alive() and thread not in self._hanging:
@@ -107,10 +104,8 @@ class Load:
             return
         self._hanging.update(found)
         names = ", ".join(thread.name for thread in found)
-        failure = (
-            f"no next step for {self._step_s_max:g} s, {'ending' if self._stopped.is_set() else 'working'}: {names}"
-        )
-        self._fail(failure)
+        phase = "ending" if self._stopped.is_set() else "working"
+        self._fail(f"no next step for {self._step_s_max:g} s, {phase}: {names}")
         print(report(self._broker), file=sys.stderr, flush=True)
 
     def _fail(self, failure: str) -> None:
@@ -120,17 +115,17 @@ class Load:
 
     def _step(self) -> None:
         """The client of this thread goes on."""
-        self._stepped_s[threading.current_thread().name] = time.monotonic()
+        name, now_s = threading.current_thread().name, time.monotonic()
+        took_s = round(now_s - self._stepped_s[name], 2)
+        self.longest_s[name] = max(self.longest_s.get(name, 0.0), took_s)
+        self._stepped_s[name] = now_s
 
     def _guarded(self, work: Callable[[], None]) -> None:
-        name = threading.current_thread().name
         try:
             work()
         except Exception as error:
-            self._fail(f"{name}: {error!r}")
-        if self._stopped.is_set():
-            took_s = time.monotonic() - self._stopped_s
-            self.end_s[name] = max(self.end_s.get(name, 0.0), round(took_s, 2))
+            self._fail(f"{threading.current_thread().name}: {error!r}")
+        self._step()
 
     def _options(self, tls: bool, **options: Any) -> dict[str, Any]:
         common = {
