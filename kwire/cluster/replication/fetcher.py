@@ -10,6 +10,9 @@ fetch as soon as another request arrives on the connection, so the fetcher sends
 names the new partition. (A leader of an older kwire responds when the wait ends, after at most
 `replica.fetch.wait.max.ms`.)
 
+A request names `NAMED_MAX` partitions at most: a leader refuses requests of very many elements, and serves others
+between two of them. While there are more to name, it need not wait for data.
+
 A partition is delayed, and not part of the session, after an error, and while it is throttled, out of sync, and over
 the quota (KIP-73).
 
@@ -22,6 +25,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kwire.base.errors import ErrorCode, KafkaError
@@ -52,6 +56,10 @@ EARLIEST: Final = -2
 API_VERSIONS_VERSION: Final = 0
 NUDGED_S_MAX: Final = 2.0
 """The fetcher reconnects if a nudged leader has not responded after this time: the network may have lost a packet."""
+
+NAMED_MAX: Final = 2000
+"""How many partitions one request names, and how many it forgets: some 20 ms of work for the leader. It would refuse to
+decode 22,000 of as many topics, or 40,000 of few (`kwire.handlers.api.REQUEST_BUDGET`)."""
 
 ERROR_DELAY_S_MIN: Final = 0.02
 """The delay after the first of several transient errors. It doubles with each error, up to
@@ -274,6 +282,7 @@ class Fetcher:
         """Fetch over one connection until it ends or no partition is left."""
         self._connection = connection = await self._connect()
         session_id = session_epoch = 0
+        sessionless = False
         self._reconnect_now = False
         self._forgotten.clear()
         for state in self._states.values():
@@ -289,11 +298,13 @@ class Fetcher:
                 await self._sleep(delay_s)
                 continue
             if session_epoch == 0:
-                self._dirty = dict.fromkeys(key for key in self._states if key not in self._delayed)
+                for key in self._states:  # after those that the previous request did not name
+                    if key not in self._delayed:
+                        self._dirty[key] = None
             if not await self._flush_due():
                 await self._sleep(self._settings.backoff_s)
                 continue
-            request = self._request(session_id, session_epoch, delay_s)
+            request = self._request(session_id, session_epoch, self._wait_ms(delay_s, sessionless))
             self._pending, self._nudged = connection.call(request, FETCH_VERSION), False
             async with asyncio.timeout(self._settings.socket_timeout_s):
                 response = await self._pending
@@ -303,6 +314,7 @@ class Fetcher:
             if session_epoch == 0:
                 session_id = response.session_id
             session_epoch = session_epoch + 1 if session_id else 0
+            sessionless = not session_epoch
             await self._process(response)
 
     async def _flush_due(self) -> bool:
@@ -313,11 +325,11 @@ class Fetcher:
             await asyncio.wait(due)
         return not any(flushed.exception() for flushed in due)
 
-    def _request(self, session_id: int, session_epoch: int, delay_s: float) -> FetchRequest:
-        """The changes since the last request. ``delay_s``: until the next delayed partition is due."""
+    def _request(self, session_id: int, session_epoch: int, wait_ms: int) -> FetchRequest:
+        """Changes since the last request: as many as one may name."""
         settings = self._settings
         topics: dict[bytes, FetchTopic] = {}
-        for key in self._dirty:
+        for key in list(islice(self._dirty, NAMED_MAX)):
             state = self._states[key]
             topic = topics.get(key[0])
             if topic is None:
@@ -325,14 +337,14 @@ class Fetcher:
             topic.partitions.append(state.fetch_partition(settings.max_bytes))
             state.in_session = True
             self._forgotten.pop(key, None)
-        self._dirty.clear()
+            del self._dirty[key]
         forgotten: dict[bytes, ForgottenTopic] = {}
-        for key in self._forgotten:
+        for key in list(islice(self._forgotten, NAMED_MAX)):
             forgotten.setdefault(key[0], ForgottenTopic(topic_id=key[0])).partitions.append(key[1])
-        self._forgotten.clear()
+            del self._forgotten[key]
         return FetchRequest(
             replica_state=ReplicaState(replica_id=settings.broker_id, replica_epoch=self._broker_epoch()),
-            max_wait_ms=int(min(settings.wait_max_ms, max(delay_s * 1000, 1))),
+            max_wait_ms=wait_ms,
             min_bytes=settings.min_bytes,
             max_bytes=settings.response_max_bytes,
             session_id=session_id,
@@ -340,6 +352,17 @@ class Fetcher:
             topics=list(topics.values()),
             forgotten_topics_data=list(forgotten.values()),
         )
+
+    def _wait_ms(self, delay_s: float, sessionless: bool) -> int:
+        """How long the leader may wait for data with the next request. ``delay_s``: until the next delayed partition is
+        due."""
+        wait_ms = self._settings.wait_max_ms
+        if len(self._dirty) > NAMED_MAX or len(self._forgotten) > NAMED_MAX:
+            if not sessionless:
+                return 0
+            # Every request leaves some out: so many in turn wait as long as one that names all.
+            wait_ms = wait_ms * NAMED_MAX // len(self._states)
+        return int(min(wait_ms, max(delay_s * 1000, 1)))
 
     # -- responses ----------------------------------------------------------------------------------------------------
 

@@ -9,14 +9,20 @@ from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from harness.simulation import Simulation
 from kwire.base.errors import ErrorCode
+from kwire.cluster.replication import fetcher
 from kwire.cluster.replication.fetcher_manager import ReplicaFetchers
 from kwire.cluster.replication.throttles import ReplicationQuota
 from kwire.cluster.store.keys import PartitionState
 from kwire.codec.messages.api_versions_request import ApiVersionsRequest
 from kwire.codec.messages.api_versions_response import ApiVersionsResponse
+from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from kwire.codec.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
+from kwire.codec.protocol import decode, encode
+from kwire.handlers.api import REQUEST_BUDGET
 from kwire.net.client import ConnectionLost
 from tests.cluster.helpers import FakeLog, partition_on
 
@@ -91,9 +97,9 @@ class Leader:
 
 
 class Follower:
-    """A broker that follows partitions 0 and 1."""
+    """A broker that follows partitions 0, 1 and so on."""
 
-    def __init__(self) -> None:
+    def __init__(self, count: int = 2) -> None:
         self.leader = Leader()
         self.quota = ReplicationQuota(asyncio.get_running_loop().time, windows=11, window_s=1)
         config = SimpleNamespace(
@@ -106,7 +112,7 @@ class Follower:
         )
         self.fetchers = ReplicaFetchers(config, self.leader, ME, lambda: 5, self.quota)  # type: ignore[arg-type]
         self.partitions = []
-        for index in range(2):
+        for index in range(count):
             partition = partition_on(ME, FollowerLog(index))
             partition.update(PartitionState((LEADER, ME), (LEADER,), LEADER, 0, 0))
             self.partitions.append(partition)
@@ -178,6 +184,54 @@ def test_without_a_fetch_session_every_request_names_all_partitions() -> None:
         assert [fetched(each) for each in follower.leader.requests] == [{0: START, 1: START}] * 3
 
     simulate(scenario())
+
+
+def test_a_request_names_no_more_partitions_than_a_leader_decodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetcher, "NAMED_MAX", 2)
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        follower = await Follower(5).started()
+        began_s = loop.time()
+        for _ in range(3):
+            await follower.responded()
+        requests = follower.leader.requests
+        assert [list(fetched(each)) for each in requests] == [[0, 1], [2, 3], [4], []]
+        assert [each.max_wait_ms for each in requests] == [0, 0, WAIT_S * 1000, WAIT_S * 1000]
+        assert loop.time() - began_s < WAIT_S + 0.1
+        for partition in follower.partitions[:3]:
+            partition.update(PartitionState((LEADER, ME), (LEADER,), -1, 1, 1))
+            follower.fetchers.follow(partition)
+        for _ in range(2):
+            await follower.responded()
+        assert [forgotten(each) for each in follower.leader.requests[-2:]] == [[0, 1], [2]]
+
+    simulate(scenario())
+
+
+def test_without_a_session_partitions_are_named_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetcher, "NAMED_MAX", 2)
+
+    async def scenario() -> None:
+        follower = Follower(5)
+        follower.leader.session_id = 0
+        await follower.started()
+        for _ in range(5):
+            await follower.responded()
+        named = [list(fetched(each)) for each in follower.leader.requests]
+        assert named == [[0, 1], [2, 3], [4, 0], [1, 2], [3, 0], [4, 1]]
+        assert [each.max_wait_ms for each in follower.leader.requests[1:]] == [WAIT_S * 1000 * 2 / 5] * 5
+
+    simulate(scenario())
+
+
+def test_a_leader_decodes_the_largest_request() -> None:
+    """Each partition of another topic, which costs most."""
+    topics = [FetchTopic(topic_id=bytes(16), partitions=[FetchPartition()]) for _ in range(fetcher.NAMED_MAX)]
+    forgotten = [ForgottenTopic(topic_id=bytes(16), partitions=[0]) for _ in range(fetcher.NAMED_MAX)]
+    request = FetchRequest(topics=topics, forgotten_topics_data=forgotten)
+    encoded = encode(request, fetcher.FETCH_VERSION)
+    assert decode(FetchRequest, fetcher.FETCH_VERSION, encoded, budget=REQUEST_BUDGET)[0] == request
 
 
 def test_an_error_of_one_partition_delays_only_that_partition() -> None:
