@@ -67,6 +67,7 @@ TOPIC: Final = 2
 LEADERS_ONLY: Final = ("_offsets", "_producers", "_epochs")
 """Steps about partitions that one broker alone must lead."""
 COORDINATORS_ONLY: Final = (
+    "_find",
     "_commit_all",
     "_fetch_all",
     "_delete_one",
@@ -131,6 +132,7 @@ class Requests:
             ("DescribeLogDirs", self._log_dirs),
             ("DescribeConfigs, 1,000 topics", self._describe_configs),
             ("AlterConfigs, 1,000 topics", self._alter_configs),
+            ("FindCoordinator, which may create its topic", self._find),
             ("OffsetCommit of all", self._commit_all),
             ("OffsetFetch of all", self._fetch_all),
             ("DeleteGroups, one with all", self._delete_one),
@@ -204,8 +206,10 @@ class Requests:
         response = self._client.call(OffsetForLeaderEpochRequest(topics=topics), 4)
         self._check(each for topic in response.topics for each in topic.partitions)
 
+    def _find(self) -> None:
+        self._client.call(FindCoordinatorRequest(coordinator_keys=[ONE_GROUP]), 4)
+
     def _commit_all(self) -> None:
-        self._client.call(FindCoordinatorRequest(coordinator_keys=[ONE_GROUP]), 4)  # creates the topic for offsets
         self._commit(ONE_GROUP, self._sizes())
 
     def _fetch_all(self) -> None:

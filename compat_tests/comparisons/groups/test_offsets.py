@@ -61,6 +61,8 @@ def test_a_member_commits(script: Script, group: str, version: int) -> None:
     script.call("back", commit(group, {("tt", 1): -3}, metadata="", **me), version)
     mixed = {("none", 0): 1, ("tt", 9): 1, ("tt", 0): 8, ("tt", -1): 1}
     script.call("what is not there", commit(group, mixed, **me), version)
+    many = {(name, index): 12 for name in ("none", "tt") for index in range(400)}
+    script.call("very many", commit(group, many, **me), version)
     script.call("nothing there", commit(group, {("none", 0): 1}, **me), version)
     script.call("nothing", commit(group, {}, **me), version)
     script.call("metadata", commit(group, {("tt", 0): 9}, metadata="x" * 4096, **me), version)

@@ -27,7 +27,7 @@ from kwire.coordinator.groups.group import (
     GroupState,
 )
 from kwire.coordinator.runtime.java_hash import partition_for, partitions_order
-from kwire.coordinator.runtime.machine import Caller, Instant, Result
+from kwire.coordinator.runtime.machine import Caller, CoordinatorRecord, Instant, Result
 from kwire.coordinator.runtime.runtime import LogSettings, Phase, Runtime
 
 if TYPE_CHECKING:
@@ -339,11 +339,17 @@ class GroupCoordinator:
     # -- offsets -------------------------------------------------------------------------------------------------------
 
     def commit_offsets(
-        self, request: OffsetCommitRequest, caller: Caller
+        self, request: OffsetCommitRequest, caller: Caller, made: Sequence[CoordinatorRecord | None] = ()
     ) -> OffsetCommitResponse | asyncio.Future[OffsetCommitResponse]:
-        """OffsetCommit. All topics exist; each has its name and id. Raises KafkaError for an error of all
-        partitions."""
-        return self._perform(request.group_id, lambda shard, now: shard.commit_offsets(request, caller, now))
+        """OffsetCommit. All topics exist; each has its name and id. ``made``: what `commit_records` has returned.
+        Raises KafkaError for an error of all partitions."""
+        return self._perform(request.group_id, lambda shard, now: shard.commit_offsets(request, caller, now, made))
+
+    def commit_records(self, request: OffsetCommitRequest) -> Generator[None, None, list[CoordinatorRecord | None]]:
+        """The records of an OffsetCommit, made in steps before it: they are most of the work."""
+        from kwire.coordinator.groups.offsets.protocol import records_of
+
+        return records_of(request, self._doors.clock.time_ms(), self._config.offset_metadata_max_bytes)
 
     def commit_transactional_offsets(
         self, request: TxnOffsetCommitRequest, version: int

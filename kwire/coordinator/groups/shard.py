@@ -8,7 +8,7 @@ the log is loaded. Parked requests and timers are soft state, lost when this bro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kwire.base.errors import ErrorCode, KafkaError
@@ -49,7 +49,7 @@ from kwire.coordinator.groups.offsets.protocol import OffsetProtocol
 from kwire.coordinator.groups.offsets.store import OffsetStore
 from kwire.coordinator.groups.records import CommittedOffset
 from kwire.coordinator.runtime.java_hash import timeline_map_order
-from kwire.coordinator.runtime.machine import Caller, Instant, Result, Waiter
+from kwire.coordinator.runtime.machine import Caller, CoordinatorRecord, Instant, Result, Waiter
 from kwire.coordinator.runtime.timers import Timers
 
 if TYPE_CHECKING:
@@ -166,11 +166,12 @@ class GroupShard:
     # -- offsets -------------------------------------------------------------------------------------------------------
 
     def commit_offsets(
-        self, request: OffsetCommitRequest, caller: Caller, now: Instant
+        self, request: OffsetCommitRequest, caller: Caller, now: Instant, made: Sequence[CoordinatorRecord | None] = ()
     ) -> Result[OffsetCommitResponse]:
-        """OffsetCommit. Raises KafkaError if the member may not commit."""
+        """OffsetCommit; ``made`` are its records, if they have been made before (`offsets.protocol.records_of`). Raises
+        KafkaError if the member may not commit."""
         out: Result[OffsetCommitResponse] = Result()
-        self._offset_protocol.commit(request, caller, out, now)
+        self._offset_protocol.commit(request, caller, out, now, made)
         return out
 
     def commit_transactional_offsets(

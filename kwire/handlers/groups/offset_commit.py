@@ -17,11 +17,13 @@ group, where earlier versions get ILLEGAL_GENERATION (KIP-848); 10 topic ids, UN
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.base.futures import NowOrLater, attempt, then
+from kwire.base.futures import NowOrLater, attempt, in_turns, resolved, then
 from kwire.codec.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestTopic
 from kwire.codec.messages.offset_commit_response import (
     OffsetCommitResponse,
@@ -29,11 +31,13 @@ from kwire.codec.messages.offset_commit_response import (
     OffsetCommitResponseTopic,
 )
 from kwire.codec.protocol import ApiKey
+from kwire.coordinator.runtime.machine import CoordinatorRecord
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import group_operation, is_topic_allowed
 from kwire.handlers.context import RequestContext
 from kwire.handlers.groups.group_calls import caller_of
 from kwire.handlers.partitions import has_partition
+from kwire.handlers.slices import SLICE_PARTITIONS, encode_in_slices
 from kwire.security.acls.operations import AclOperation, Operation
 
 TOPIC_IDS_SINCE = 10
@@ -41,7 +45,52 @@ TOPIC_IDS_SINCE = 10
 
 def handle(request: OffsetCommitRequest, context: RequestContext) -> NowOrLater[OffsetCommitResponse]:
     """Refuse what does not exist or is not allowed, and have the coordinator commit the rest."""
-    accepted, refused = _split(request, context)
+    if sum(len(topic.partitions) for topic in request.topics) > SLICE_PARTITIONS:
+        return _handle_in_slices(request, context)
+    accepted, refused = _split(request.topics, context)
+    return _commit(request, context, accepted, refused)
+
+
+async def _handle_in_slices(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
+    """Very many offsets are prepared in slices. They are committed together, in one turn."""
+    image = context.services.image
+    accepted: list[OffsetCommitRequestTopic] = []
+    refused: list[OffsetCommitResponseTopic] = []
+    for part in _portions(request.topics):
+        some, others = _split(part, context)
+        accepted += some
+        refused += others
+        await asyncio.sleep(0)
+    request.topics = accepted
+    made: Sequence[CoordinatorRecord | None] = await in_turns(context.services.groups.commit_records(request))
+    if context.services.image is not image:  # offsets of a topic that was deleted meanwhile would stay
+        accepted, others = _split(accepted, context)
+        refused += others
+        made = ()
+    response = await resolved(_commit(request, context, accepted, refused, made))
+    return await encode_in_slices(context, response)
+
+
+def _portions(topics: Sequence[OffsetCommitRequestTopic]) -> Iterator[list[OffsetCommitRequestTopic]]:
+    """The topics in portions of about `SLICE_PARTITIONS` partitions."""
+    portion: list[OffsetCommitRequestTopic] = []
+    size = 0
+    for topic in topics:
+        portion.append(topic)
+        size += len(topic.partitions)
+        if size >= SLICE_PARTITIONS:
+            yield portion
+            portion, size = [], 0
+    yield portion
+
+
+def _commit(
+    request: OffsetCommitRequest,
+    context: RequestContext,
+    accepted: list[OffsetCommitRequestTopic],
+    refused: list[OffsetCommitResponseTopic],
+    made: Sequence[CoordinatorRecord | None] = (),
+) -> NowOrLater[OffsetCommitResponse]:
     if not accepted:
         return OffsetCommitResponse(topics=refused)
     request.topics = accepted
@@ -50,19 +99,19 @@ def handle(request: OffsetCommitRequest, context: RequestContext) -> NowOrLater[
     def failed(error: KafkaError) -> OffsetCommitResponse:
         return error_response(request, context.api_version, error.code, None)
 
-    committed = attempt(lambda: groups.commit_offsets(request, caller_of(context)), failed)
-    return then(committed, partial(_merged, refused))
+    committed = attempt(lambda: groups.commit_offsets(request, caller_of(context), made), failed)
+    return then(committed, partial(_merged, refused, by_id=context.api_version >= TOPIC_IDS_SINCE))
 
 
 def _split(
-    request: OffsetCommitRequest, context: RequestContext
+    topics: Iterable[OffsetCommitRequestTopic], context: RequestContext
 ) -> tuple[list[OffsetCommitRequestTopic], list[OffsetCommitResponseTopic]]:
     """The topics to commit, with names and ids, and the results of those that cannot be committed."""
     image = context.services.image
     accepted: list[OffsetCommitRequestTopic] = []
     refused: list[OffsetCommitResponseTopic] = []
     by_id = context.api_version >= TOPIC_IDS_SINCE
-    for topic in request.topics:
+    for topic in topics:
         known = image.topics_by_id.get(topic.topic_id) if by_id else image.topics.get(topic.name)
         error = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         name = topic.name if known is None else known.name
@@ -97,13 +146,15 @@ def _refused(topic: OffsetCommitRequestTopic, partitions: list[Any], error: Erro
     )
 
 
-def _merged(refused: list[OffsetCommitResponseTopic], response: OffsetCommitResponse) -> OffsetCommitResponse:
+def _merged(
+    refused: list[OffsetCommitResponseTopic], response: OffsetCommitResponse, *, by_id: bool
+) -> OffsetCommitResponse:
     """A response with one result per topic, refused partitions first."""
     if not refused:
         return response
-    merged: dict[tuple[str, bytes], OffsetCommitResponseTopic] = {}
+    merged: dict[str | bytes, OffsetCommitResponseTopic] = {}
     for topic in (*refused, *response.topics):
-        first = merged.setdefault((topic.name, topic.topic_id), topic)
+        first = merged.setdefault(topic.topic_id if by_id else topic.name, topic)
         if first is not topic:
             first.partitions.extend(topic.partitions)
     response.topics = list(merged.values())
@@ -122,4 +173,11 @@ def error_response(
     return OffsetCommitResponse(topics=[_refused(topic, topic.partitions, code) for topic in request.topics])
 
 
-API = Api(ApiKey.OFFSET_COMMIT, served=(2, 10), handle=handle, operations=operations, error_response=error_response)
+API = Api(
+    ApiKey.OFFSET_COMMIT,
+    served=(2, 10),
+    handle=handle,
+    operations=operations,
+    error_response=error_response,
+    sliced=True,
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,9 +12,15 @@ import pytest
 from kwire.base.errors import ErrorCode
 from kwire.codec.messages.delete_groups_request import DeleteGroupsRequest
 from kwire.codec.messages.describe_groups_request import DescribeGroupsRequest
+from kwire.codec.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from kwire.codec.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
-from kwire.handlers.groups import delete_groups, describe_groups, group_calls, offset_fetch
-from tests.coordinator.fakes import FakePartition
+from kwire.coordinator.groups.offsets import protocol
+from kwire.handlers.groups import delete_groups, describe_groups, group_calls, offset_commit, offset_fetch
+from tests.coordinator.fakes import FakeMetadata, FakePartition
 from tests.coordinator.groups.test_group_coordinator import Service
 from tests.handlers.groups.test_group_handlers import Broker
 
@@ -125,3 +132,123 @@ async def test_deletions_that_are_not_committed_are_refused(broker: Broker) -> N
     partition.resign()
     broker.service.replicas.callback(0, None)
     assert {each.error_code for each in (await deletion).results} == {ErrorCode.NOT_COORDINATOR}
+
+
+# -- OffsetCommit: prepared in slices, committed in one ----------------------------------------------------------------
+
+TOPICS = {"t": 4, "u": 3, "v": 2}
+TOO_LONG = "x" * 5000
+COMMIT = (
+    offset_commit.API,
+    OffsetCommitRequest(
+        group_id="g",
+        topics=[
+            OffsetCommitRequestTopic(
+                name=name,
+                partitions=[
+                    OffsetCommitRequestPartition(
+                        partition_index=at,
+                        committed_offset=10 * at,
+                        committed_metadata=TOO_LONG if (name, at) == ("t", 1) else name,
+                    )
+                    for at in range(4)
+                ],
+            )
+            for name in ("t", "absent", "u", "v")
+        ],
+    ),
+    8,
+)
+UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.fixture
+async def committing(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Broker]:
+    """A broker that prepares one topic in a slice, and two records."""
+    monkeypatch.setattr(offset_commit, "SLICE_PARTITIONS", 3)
+    monkeypatch.setattr(protocol, "RECORDS_PER_STEP", 2)
+    service = Service(FakePartition(), metadata=FakeMetadata(1, TOPICS))
+    await service.groups.start()
+    yield Broker(service)
+    await service.groups.close()
+
+
+async def commit_begun(broker: Broker) -> asyncio.Task[Any]:
+    """A commit of which all topics are looked up and the first records made."""
+    commit = await begun(broker, COMMIT)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not commit.done() and not broker.service.partition.log.batches
+    return commit
+
+
+def codes_of(response: Any) -> dict[str, dict[int, int]]:
+    return {
+        topic.name: {each.partition_index: each.error_code for each in topic.partitions} for topic in response.topics
+    }
+
+
+def offsets_of(broker: Broker) -> dict[tuple[str, int], tuple[int, str, bytes]]:
+    offsets = broker.service.groups._runtimes[0].shard.offsets
+    return {(topic, at): (one.offset, one.metadata, one.topic_id) for topic, at, one in offsets.walk("g")}
+
+
+async def test_very_many_offsets_are_committed_in_one_batch(
+    committing: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(offset_commit, "SLICE_PARTITIONS", 100)
+        expected, offsets = codes_of(await committing.ask(*COMMIT)), offsets_of(committing)
+    assert {key: one[:2] for key, one in offsets.items()} == {
+        (topic, at): (10 * at, topic)
+        for topic, count in TOPICS.items()
+        for at in range(count)
+        if (topic, at) != ("t", 1)
+    }
+    assert expected["t"] == {0: 0, 1: ErrorCode.OFFSET_METADATA_TOO_LARGE, 2: 0, 3: 0}
+    assert committing.service.groups.delete_group("g") is ErrorCode.NONE
+    committing.service.partition.log.batches.clear()
+    commit = await commit_begun(committing)
+    assert codes_of(await commit) == expected
+    assert offsets_of(committing) == offsets
+    assert len(committing.service.partition.log.batches) == 1
+
+
+async def test_offsets_of_a_topic_that_is_deleted_meanwhile_are_not_committed(committing: Broker) -> None:
+    commit = await commit_begun(committing)
+    metadata = committing.service.metadata
+    metadata.image = copy.copy(metadata.image)
+    metadata.image.topics = {name: topic for name, topic in metadata.image.topics.items() if name != "u"}
+    assert codes_of(await commit)["u"] == dict.fromkeys(range(4), UNKNOWN)
+    assert {topic for topic, _ in offsets_of(committing)} == {"t", "v"}
+
+
+async def test_offsets_of_a_topic_that_is_made_anew_meanwhile_have_its_id(committing: Broker) -> None:
+    commit = await commit_begun(committing)
+    metadata = committing.service.metadata
+    metadata.image = copy.copy(metadata.image)
+    anew = copy.copy(metadata.image.topics["u"])
+    anew.id = b"another id of u."
+    metadata.image.topics = metadata.image.topics | {"u": anew}
+    assert codes_of(await commit)["u"] == {0: 0, 1: 0, 2: 0, 3: UNKNOWN}
+    assert {key: one[2] for key, one in offsets_of(committing).items() if key[0] == "u"} == dict.fromkeys(
+        [("u", 0), ("u", 1), ("u", 2)], anew.id
+    )
+
+
+async def test_a_commit_to_a_group_that_a_member_joins_meanwhile_is_refused(committing: Broker) -> None:
+    commit = await commit_begun(committing)
+    committing.service.join()
+    written = len(committing.service.partition.log.batches)
+    assert codes_of(await commit)["v"] == {0: ErrorCode.UNKNOWN_MEMBER_ID, 1: ErrorCode.UNKNOWN_MEMBER_ID} | {
+        2: UNKNOWN,
+        3: UNKNOWN,
+    }
+    assert len(committing.service.partition.log.batches) == written and not offsets_of(committing)
+
+
+async def test_a_commit_to_a_coordinator_that_moves_away_meanwhile_is_refused(committing: Broker) -> None:
+    commit = await commit_begun(committing)
+    committing.service.replicas.callback(0, None)
+    assert codes_of(await commit)["v"][0] == ErrorCode.NOT_COORDINATOR
+    assert not committing.service.partition.log.batches

@@ -6,8 +6,8 @@ topics exist, and filled in their names and ids.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from typing import Any, Final
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.uuids import ZERO_UUID
@@ -36,7 +36,10 @@ from kwire.coordinator.groups.group import Group, GroupCounters, Groups, GroupSe
 from kwire.coordinator.groups.offsets.store import OffsetStore
 from kwire.coordinator.groups.records import NO_TIMESTAMP, CommittedOffset
 from kwire.coordinator.runtime.java_hash import timeline_map_order, timeline_map_order_of_numbers, utf16_length
-from kwire.coordinator.runtime.machine import Caller, Instant, Result
+from kwire.coordinator.runtime.machine import Caller, CoordinatorRecord, Instant, Result
+
+RECORDS_PER_STEP: Final = 250
+"""Records of committed offsets that are made in one turn of the event loop: two milliseconds."""
 
 GROUP_ID_NOT_FOUND_SINCE = 9
 """The version of OffsetCommit and OffsetFetch from which on clients understand the errors of KIP-848."""
@@ -65,14 +68,20 @@ class OffsetProtocol:
     # -- OffsetCommit --------------------------------------------------------------------------------------------------
 
     def commit(
-        self, request: OffsetCommitRequest, caller: Caller, out: Result[OffsetCommitResponse], now: Instant
+        self,
+        request: OffsetCommitRequest,
+        caller: Caller,
+        out: Result[OffsetCommitResponse],
+        now: Instant,
+        made: Sequence[CoordinatorRecord | None],
     ) -> None:
-        """OffsetCommit. Raises KafkaError for all partitions if the member may not commit."""
+        """OffsetCommit, with the records of all partitions if they are made already (`records_of`). Raises KafkaError
+        for all partitions if the member may not commit."""
         self._check_commit(request, caller.api_version)
         group = self._groups.find(request.group_id)
         if isinstance(group, ClassicGroup):
             self._classic.committed(group, request.member_id, now)
-        expire_ms = NO_TIMESTAMP if request.retention_time_ms == -1 else now.wall_ms + request.retention_time_ms
+        records = iter(made) if made else _records(request, now.wall_ms, self._settings.offset_metadata_max_bytes)
         topics = []
         for topic in request.topics:
             responses = []
@@ -80,11 +89,10 @@ class OffsetProtocol:
                 if group is not None:
                     epoch, index = request.generation_id_or_member_epoch, partition.partition_index
                     group.check_partition_commit(request.member_id, epoch, topic.name, topic.topic_id, index)
-                error = self._commit_error(partition)
-                if error is ErrorCode.NONE:
-                    committed = _from_request(partition, topic.topic_id, now.wall_ms, expire_ms)
-                    index = partition.partition_index
-                    out.records.append(group_records.offset_commit(request.group_id, topic.name, index, committed))
+                record = next(records)
+                error = ErrorCode.OFFSET_METADATA_TOO_LARGE if record is None else ErrorCode.NONE
+                if record is not None:
+                    out.records.append(record)
                 responses.append(
                     OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
                 )
@@ -100,12 +108,6 @@ class OffsetProtocol:
         elif epoch >= 0:
             known = version >= GROUP_ID_NOT_FOUND_SINCE
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if known else ErrorCode.ILLEGAL_GENERATION)
-
-    def _commit_error(self, partition: OffsetCommitRequestPartition) -> ErrorCode:
-        metadata = partition.committed_metadata
-        if metadata is not None and utf16_length(metadata) > self._settings.offset_metadata_max_bytes:
-            return ErrorCode.OFFSET_METADATA_TOO_LARGE
-        return ErrorCode.NONE
 
     # -- OffsetFetch ---------------------------------------------------------------------------------------------------
 
@@ -225,6 +227,31 @@ class OffsetProtocol:
                 out.records.append(group_records.offset_tombstone(group.group_id, topic, partition))
                 self._counters.offset_expirations += 1
         return nothing_left
+
+
+def records_of(
+    request: OffsetCommitRequest, wall_ms: int, metadata_max: int
+) -> Generator[None, None, list[CoordinatorRecord | None]]:
+    """The records of a commit of very many offsets, made in steps; None for an offset whose metadata are too large.
+    They do not depend on the state of the group, which `OffsetProtocol.commit` checks when it takes them."""
+    made = []
+    for number, record in enumerate(_records(request, wall_ms, metadata_max), 1):
+        made.append(record)
+        if number % RECORDS_PER_STEP == 0:
+            yield
+    return made
+
+
+def _records(request: OffsetCommitRequest, now_ms: int, metadata_max: int) -> Iterator[CoordinatorRecord | None]:
+    expire_ms = NO_TIMESTAMP if request.retention_time_ms == -1 else now_ms + request.retention_time_ms
+    for topic in request.topics:
+        for partition in topic.partitions:
+            metadata = partition.committed_metadata
+            if metadata is not None and utf16_length(metadata) > metadata_max:
+                yield None
+                continue
+            committed = _from_request(partition, topic.topic_id, now_ms, expire_ms)
+            yield group_records.offset_commit(request.group_id, topic.name, partition.partition_index, committed)
 
 
 def _from_request(
