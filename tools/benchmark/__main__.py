@@ -23,6 +23,7 @@ from typing import Any
 from harness.kafka_jars import KAFKA_VERSION, why_no_java
 from harness.paths import ROOT
 from harness.processes.production import production_broker
+from harness.scheduling import without_groups
 from tools.benchmark import extras, generator, picture, results, workloads
 from tools.benchmark.floor import FLOOR, FloorTarget
 from tools.benchmark.machine import compiled_modules, machine
@@ -101,6 +102,7 @@ class Run:
         for workload in self.alone:
             for kind in _brokers(order):
                 with ExitStack() as stack:
+                    stack.enter_context(without_groups())
                     target = stack.enter_context(extras.fresh(kind))
                     self._measure(workload, target, number)
         if self.together:

@@ -41,6 +41,7 @@ from harness.kafka_jars import why_no_java
 from harness.paths import ROOT
 from harness.processes.brokers import KINDS, Broker, make_broker, wait_until
 from harness.processes.process_usage import cpu_s, family
+from harness.scheduling import without_groups
 from kwire.base.processes.priority import PAUSE_MAX_S, may_idle
 from tools.console.processes import Started, console_of, run
 from tools.console.replay import Recording, dumped
@@ -148,22 +149,6 @@ class Replayed:
         if process.returncode != 0:
             raise RuntimeError("requests of the console were refused")
         self.requests = json.loads(told)["responses"]
-
-
-@contextmanager
-def without_groups() -> Iterator[None]:
-    """Processes that start meanwhile are scheduled one by one, not by session. Nothing, if this is not allowed."""
-    setting = Path("/proc/sys/kernel/sched_autogroup_enabled")
-    try:
-        before = setting.read_text()
-        setting.write_text("0")
-    except OSError:
-        yield
-        return
-    try:
-        yield
-    finally:
-        setting.write_text(before)
 
 
 @contextmanager
