@@ -105,6 +105,13 @@ def test_messages_are_shown_found_and_followed(
     while page.get_by_text("a new one").count() == 0:  # the tail may begin after the first
         produce(broker, topic, "a new one")
         page.wait_for_timeout(100)
+    rows = page.get_by_role("region", name="Newest messages").locator("tbody tr")
+    while rows.count() != 20:  # more than anybody can read
+        produce(broker, topic, *map(str, range(200)))
+        page.wait_for_timeout(100)
+    page.get_by_role("button", name="Pause").click()
+    rows.nth(99).wait_for()
+    assert rows.count() == 100
 
 
 def test_a_search_is_stopped(page: Page, console: Console, make_topic: Callable[..., str]) -> None:

@@ -290,7 +290,7 @@ class TlsConnection(Connection):
         if tls.pending:
             self._read_soon()
         if tls.full and not self.closed:  # OpenSSL's own messages
-            self._flush()
+            self._advance()  # if all is sent now, nothing else calls it for requests that are held back
 
     def close(self) -> None:
         """Close at once; pending responses are discarded."""

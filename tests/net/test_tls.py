@@ -266,6 +266,47 @@ async def test_unsent_ciphertext_is_bounded_and_counted(network: Network, file: 
     assert not connection._out.size
 
 
+async def test_a_request_that_is_held_back_starts_if_the_socket_takes_all_at_the_end_of_a_read(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What OpenSSL has to say is sent then, and what was to be sent before it with it."""
+    size = OUTGOING_LIMIT + 1
+
+    def answer(connection: Connection, body: memoryview) -> None:
+        response = frame(bytes(size if body[2:] else 1))
+        connection.send([response], len(response))
+
+    network.answers.answer = answer
+    client = await RawClient.connect(network, send_buffer_bytes=4_000_000)
+    await client.handshake()
+    await client.send(client.peer.encrypt(request(OTHER_KEY)))
+    assert len(await client.receive()) == 1  # what is read next is answered at once
+    (connection,) = network.servers[0].connections
+    tls = connection.tls
+    assert tls is not None
+    sendmsg, read = tls._socket_sendmsg, Connection._readable
+    accepts = False
+
+    def limited(*arguments: Any) -> int:
+        if not accepts:
+            raise BlockingIOError
+        return int(sendmsg(*arguments))
+
+    def until_held(connection: Connection) -> None:
+        nonlocal accepts
+        read(connection)
+        if connection._held is not None:
+            assert connection._out.size > OUTGOING_LIMIT
+            accepts = True
+
+    tls._socket_sendmsg = limited
+    monkeypatch.setattr(Connection, "_readable", until_held)
+    await client.send(client.peer.encrypt(request(OTHER_KEY, b"large") * 2))
+    for _ in range(2):
+        assert len(await client.receive()) == size
+    assert accepts
+
+
 # -- the end ----------------------------------------------------------------------------------------------------------
 
 

@@ -7,9 +7,9 @@ import { alter, place } from "./route.js";
 
 const LIMIT = 50;
 const KEPT = 100;
-const KEPT_IN_FLIGHT = 40;
+const SHOWN_OF_MANY = 20;
 const SHOWN_EVERY_MS = 200;
-const FLIGHT_EVERY_MS = 1000;
+const MANY_EVERY_MS = 1000;
 const positions = (offsets) => Object.entries(offsets).map(([partition, offset]) => partition + ":" + offset).join(",");
 
 export function useMasks() {
@@ -261,7 +261,7 @@ export function Search({ route, mayChange }) {
 export function Tail({ route }) {
   const masks = useMasks();
   const [paused, setPaused] = useState(false);
-  const [state, setState] = useState({ messages: [], rate: 0, skipped: 0, error: null, lost: false });
+  const [state, setState] = useState({ messages: [], many: false, rate: 0, skipped: 0, error: null, lost: false });
   useEffect(() => {
     if (paused) return undefined;
     const query = { cluster: route.cluster, partitions: route.query.get("partitions") };
@@ -269,19 +269,19 @@ export function Tail({ route }) {
     let waiting = [];
     let numbers = null;
     let timer = null;
-    // When more come than anybody can read, fewer are shown, and less often: laying them out takes a processor's time
-    // that the broker may want.
+    // When more come than anybody can read, fewer are shown until one pauses, and less often: laying them out takes
+    // processor time that the broker may want.
     const show = () => {
-      const isFlight = waiting.length >= KEPT_IN_FLIGHT;
-      timer = setTimeout(show, isFlight ? FLIGHT_EVERY_MS : SHOWN_EVERY_MS);
+      const many = waiting.length >= SHOWN_OF_MANY;
+      timer = setTimeout(show, many ? MANY_EVERY_MS : SHOWN_EVERY_MS);
       if (!numbers) return;
-      const kept = isFlight ? KEPT_IN_FLIGHT : KEPT;
       const [more, { rate, skipped }] = [waiting.reverse(), numbers];
       [waiting, numbers] = [[], null];
       setState((old) => ({
-        messages: more.length ? more.concat(old.messages).slice(0, kept) : old.messages,
+        messages: more.length ? more.concat(old.messages).slice(0, KEPT) : old.messages,
+        many,
         rate,
-        skipped: old.skipped + skipped + Math.max(more.length - kept, 0),
+        skipped: old.skipped + skipped,
         error: null,
         lost: false,
       }));
@@ -313,5 +313,5 @@ export function Tail({ route }) {
     <${Failure} error=${state.error} />
     ${state.messages.length === 0
       ? html`<p class="quiet">Waiting for messages…</p>`
-      : html`<${Rows} route=${route} messages=${state.messages} names=${masks.names} label="Newest messages" moving />`}`;
+      : html`<${Rows} route=${route} messages=${state.many && !paused ? state.messages.slice(0, SHOWN_OF_MANY) : state.messages} names=${masks.names} label="Newest messages" moving />`}`;
 }
