@@ -30,9 +30,9 @@ from functools import cache
 from typing import Any, Final
 
 from campaigns.seeds import Found, main, run_all
-from harness.cpu_time import CpuTime
 from harness.hostile_tokens import AUDIENCE, ISSUER, Tokens, made, unknown_key
 from harness.oauth_issuer import jwk, jwks
+from harness.processor.cpu_time import CpuTime
 from harness.services import services_with
 from kwire.base.doors import Clock
 from kwire.base.futures import is_later

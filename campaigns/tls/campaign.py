@@ -41,8 +41,8 @@ from campaigns.logins import PASSWORDS, PLAIN, frame, handshake
 from campaigns.seeds import Found, main, run_all
 from campaigns.tls.line import BrokenRule, Line, Stage, plain_frame
 from campaigns.tls.record_keys import Encryptor12, Encryptor13, secrets
-from harness.cpu_time import CpuTime
 from harness.processes.certificates import SERVER, Certificates
+from harness.processor.cpu_time import CpuTime
 from kwire.base.doors import Doors
 from kwire.codec.messages.api_versions_request import ApiVersionsRequest
 from kwire.codec.messages.sasl_authenticate_request import SaslAuthenticateRequest

@@ -12,7 +12,7 @@ import pytest
 import snappy
 import zstandard
 
-from harness.cpu_time import CpuTime
+from harness.processor.cpu_time import CpuTime
 from kwire.codec.compression import GZIP, LZ4, SNAPPY, ZSTD, compress, decompress
 from kwire.codec.errors import CorruptBatch
 

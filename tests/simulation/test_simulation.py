@@ -6,8 +6,8 @@ import os
 import subprocess
 import sys
 
-from harness.cpu_time import CpuTime
 from harness.paths import ROOT
+from harness.processor.cpu_time import CpuTime
 from tests.simulation.scenario import run
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from harness.cpu_time import CpuTime
+from harness.processor.cpu_time import CpuTime
 from harness.simulation import Simulation
 from harness.simulation.loop import Deadlock
 from harness.simulation.network import WINDOW

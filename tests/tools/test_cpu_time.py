@@ -8,7 +8,7 @@ from threading import Thread
 
 import pytest
 
-from harness.cpu_time import CpuTime
+from harness.processor.cpu_time import CpuTime
 
 
 def _compute(seconds: float) -> None:

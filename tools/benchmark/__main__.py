@@ -23,7 +23,7 @@ from typing import Any
 from harness.kafka_jars import KAFKA_VERSION, why_no_java
 from harness.paths import ROOT
 from harness.processes.production import production_broker
-from harness.scheduling import without_groups
+from harness.processor.scheduling import without_groups
 from tools.benchmark import extras, generator, picture, results, workloads
 from tools.benchmark.floor import FLOOR, FloorTarget
 from tools.benchmark.machine import compiled_modules, machine

@@ -41,7 +41,7 @@ from harness.kafka_jars import why_no_java
 from harness.paths import ROOT
 from harness.processes.brokers import KINDS, Broker, make_broker, wait_until
 from harness.processes.process_usage import cpu_s, family
-from harness.scheduling import without_groups
+from harness.processor.scheduling import without_groups
 from kwire.base.processes.priority import PAUSE_MAX_S, may_idle
 from tools.console.processes import Started, console_of, run
 from tools.console.replay import Recording, dumped

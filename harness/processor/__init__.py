@@ -1,0 +1,1 @@
+"""The processor: what code costs of it, and who gets it when."""
