@@ -57,9 +57,10 @@ API_VERSIONS_VERSION: Final = 0
 NUDGED_S_MAX: Final = 2.0
 """The fetcher reconnects if a nudged leader has not responded after this time: the network may have lost a packet."""
 
-NAMED_MAX: Final = 2000
-"""How many partitions one request names, and how many it forgets: some 20 ms of work for the leader. It would refuse to
-decode 22,000 of as many topics, or 40,000 of few (`kwire.handlers.api.REQUEST_BUDGET`)."""
+NAMED_MAX: Final = 10_000
+"""How many partitions one request names, and how many it forgets. A leader would not decode 22,000 of as many topics,
+or 40,000 of few (`kwire.handlers.api.REQUEST_BUDGET`). Much fewer would cost it more: each request makes it read those
+again that are not in sync yet."""
 
 ERROR_DELAY_S_MIN: Final = 0.02
 """The delay after the first of several transient errors. It doubles with each error, up to
