@@ -120,7 +120,7 @@ def _first(consumer: Any, topic: str) -> tuple[Any, Any]:
         return bool(found) or topic in consumer._client.cluster.unauthorized_topics
 
     found: dict[Any, Any] = {}
-    wait_until(polled, PATIENCE_S, "a record")
+    wait_until(polled, 3 * PATIENCE_S, "a record")  # joining may have to wait until an earlier member's session is over
     if not found:
         raise TopicAuthorizationFailedError(topic)
     ((partition, (record, *_)),) = found.items()
