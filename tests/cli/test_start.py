@@ -130,7 +130,7 @@ def test_closed_standard_streams_are_not_taken_for_sockets_and_segments(kwire_co
 @pytest.mark.skipif(sys.platform != "linux", reason="the size of the table is Linux's")
 def test_the_kernel_has_room_for_many_connections_from_the_start(kwire_command: Command) -> None:
     # To make room later makes every client wait: see kwire.cli.start._grow_descriptor_table.
-    process = kwire_command.start()
+    process = kwire_command.start(*ANY_PORT)
     status = Path(f"/proc/{process.process.pid}/status").read_text()
     limits = Path(f"/proc/{process.process.pid}/limits").read_text()
     limit = re.search(r"Max open files\s+(\d+)", limits)
