@@ -105,7 +105,7 @@ def at_rest(broker: SecuredBroker) -> AtRest:
     wait_until(is_steady, 120, "the broker is at rest", interval_s=1)
     descriptor_count, task_count = counts[-1]
     threads = len(os.listdir(f"/proc/{pid}/task"))
-    return AtRest(round(process_usage.proportional_mb(pid), 2), descriptor_count, threads, task_count)
+    return AtRest(round(process_usage.own_mb(pid), 2), descriptor_count, threads, task_count)
 
 
 def descriptors(pid: int) -> int:

@@ -43,6 +43,11 @@ def proportional_mb(pid: int) -> float:
     return sum(_memory_mb(each, "smaps_rollup", "Pss") for each in family(pid))
 
 
+def own_mb(pid: int) -> float:
+    """The same without what is mapped from files: it does not depend on who else runs the same program."""
+    return sum(_memory_mb(each, "status", "RssAnon") for each in family(pid))
+
+
 def peak_mib(pid: int) -> float:
     """The most resident memory that one process has had, in MiB; its descendants are not counted."""
     return _memory_mb(pid, "status", "VmHWM") * 1e6 / (1 << 20)
