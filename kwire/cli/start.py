@@ -14,11 +14,13 @@ import gc
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kwire.base.extras import missing
+from kwire.base.processes import wakeups
 from kwire.cli import configuration, fail
 from kwire.cli.running.children import CONSOLE_LISTEN, REGISTRY_LISTEN, Beside, beside, listen_address
 
@@ -181,6 +183,7 @@ async def _serve(config: KafkaConfig, announced: list[str], others: list[Beside]
             ready = str(ReadyLine(broker.bootstrap_servers, os.getpid()))
             node_id = str(broker.config.node_id)
             _write_lines([ready, *(line.replace("{node.id}", node_id) for line in announced)])
+            wakeups.ask_soon(threading.get_native_id())
             for each in others:
                 await each.start(broker.bootstrap_servers)
             await _first_of(stopped, broker.fatal_failure.occurred)
