@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 DESCRIPTORS = 16 * 1024
 """Descriptors for which the kernel has room from the start: 128 KiB of its memory."""
 
+SETTLED_S = 1.0
+"""So long after the ready line comes what the first clients need not wait for."""
 GC_THRESHOLDS = (5_000, 0, 840)
 """Reference counts free what requests leave behind. The collector only finds cycles, and a full collection with
 thousands of partitions blocks the loop for 0.1 s and more: Python's own thresholds start one a hundred times as often.
@@ -183,7 +185,7 @@ async def _serve(config: KafkaConfig, announced: list[str], others: list[Beside]
             ready = str(ReadyLine(broker.bootstrap_servers, os.getpid()))
             node_id = str(broker.config.node_id)
             _write_lines([ready, *(line.replace("{node.id}", node_id) for line in announced)])
-            wakeups.ask_soon(threading.get_native_id())
+            asyncio.get_running_loop().call_later(SETTLED_S, wakeups.ask_soon, threading.get_native_id())
             for each in others:
                 await each.start(broker.bootstrap_servers)
             await _first_of(stopped, broker.fatal_failure.occurred)
