@@ -98,8 +98,7 @@ async def for_each_in_turns(
         parts.append((part, [asyncio.ensure_future(each) if is_later(each) else each for each in begun]))
     results: list[R] = []
     for part, begun in parts:
-        waits = any(isinstance(each, _LATER) for each in begun)
-        results += await _gather(part, begun, failed) if waits else begun
+        results += await _gather(part, begun, failed)
     return results
 
 

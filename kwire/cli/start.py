@@ -20,7 +20,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kwire.base.extras import missing
-from kwire.base.processes import wakeups
 from kwire.cli import configuration, fail
 from kwire.cli.running.children import CONSOLE_LISTEN, REGISTRY_LISTEN, Beside, beside, listen_address
 
@@ -34,6 +33,7 @@ DESCRIPTORS = 16 * 1024
 
 SETTLED_S = 1.0
 """So long after the ready line comes what the first clients need not wait for."""
+
 GC_THRESHOLDS = (5_000, 0, 840)
 """Reference counts free what requests leave behind. The collector only finds cycles, and a full collection with
 thousands of partitions blocks the loop for 0.1 s and more: Python's own thresholds start one a hundred times as often.
@@ -172,6 +172,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 async def _serve(config: KafkaConfig, announced: list[str], others: list[Beside]) -> str:
     """Run a broker until a signal comes. Returns the cause if it ended otherwise, or an empty text."""
     from kwire.base.logging import get_logger
+    from kwire.base.processes.wakeups import ask_soon
     from kwire.server.broker import Broker
     from kwire.server.ready_line import ReadyLine
 
@@ -185,7 +186,7 @@ async def _serve(config: KafkaConfig, announced: list[str], others: list[Beside]
             ready = str(ReadyLine(broker.bootstrap_servers, os.getpid()))
             node_id = str(broker.config.node_id)
             _write_lines([ready, *(line.replace("{node.id}", node_id) for line in announced)])
-            asyncio.get_running_loop().call_later(SETTLED_S, wakeups.ask_soon, threading.get_native_id())
+            asyncio.get_running_loop().call_later(SETTLED_S, ask_soon, threading.get_native_id())
             for each in others:
                 await each.start(broker.bootstrap_servers)
             await _first_of(stopped, broker.fatal_failure.occurred)

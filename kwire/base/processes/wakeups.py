@@ -11,7 +11,6 @@ import os
 import sys
 import threading
 from contextlib import suppress
-from platform import machine
 from struct import Struct
 from typing import Final
 
@@ -55,7 +54,7 @@ def _call(which: int, thread: int, values: list[int]) -> tuple[int, ...]:
     """Make one of the two system calls. OSError."""
     import ctypes
 
-    numbers = _NUMBERS.get(machine())
+    numbers = _NUMBERS.get(os.uname().machine)
     if numbers is None or sys.maxsize < 2**32:
         raise OSError
     attributes = ctypes.create_string_buffer(_ATTRIBUTES.pack(*values), _ATTRIBUTES.size)

@@ -268,7 +268,7 @@ export function Tail({ route }) {
     let stopped = () => {};
     let waiting = [];
     let numbers = null;
-    let timer = null;
+    let timer;
     // When more come than anybody can read, fewer are shown until one pauses, and less often: laying them out takes
     // processor time that the broker may want.
     const show = () => {
@@ -304,6 +304,7 @@ export function Tail({ route }) {
       clearTimeout(timer);
     };
   }, [route.name, route.cluster, route.query.get("partitions"), paused]);
+  const rows = state.many && !paused ? state.messages.slice(0, SHOWN_OF_MANY) : state.messages;
   return html`<div class="bar">
       <button type="button" class="main" onClick=${() => setPaused(!paused)}>${paused ? "Go on" : "Pause"}</button>
       <span role="status">${number(state.rate)} messages a second${state.skipped > 0 ? html`; ${number(state.skipped)} not shown` : ""}</span>
@@ -313,5 +314,5 @@ export function Tail({ route }) {
     <${Failure} error=${state.error} />
     ${state.messages.length === 0
       ? html`<p class="quiet">Waiting for messages…</p>`
-      : html`<${Rows} route=${route} messages=${state.many && !paused ? state.messages.slice(0, SHOWN_OF_MANY) : state.messages} names=${masks.names} label="Newest messages" moving />`}`;
+      : html`<${Rows} route=${route} messages=${rows} names=${masks.names} label="Newest messages" moving />`}`;
 }
