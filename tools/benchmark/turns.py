@@ -35,8 +35,10 @@ from kwire.codec.messages.alter_client_quotas_request import AlterClientQuotasRe
 from kwire.codec.messages.alter_configs_request import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from kwire.codec.messages.create_acls_request import AclCreation, CreateAclsRequest
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from kwire.codec.messages.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
 from kwire.codec.messages.delete_groups_request import DeleteGroupsRequest
 from kwire.codec.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from kwire.codec.messages.describe_acls_request import DescribeAclsRequest
 from kwire.codec.messages.describe_client_quotas_request import DescribeClientQuotasRequest
 from kwire.codec.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from kwire.codec.messages.describe_groups_request import DescribeGroupsRequest
@@ -81,6 +83,9 @@ COORDINATORS_ONLY: Final = (
 ONE_GROUP: Final = "all"
 """The group that has offsets of all partitions."""
 
+OTHER_USER: Final = "User:beside"
+"""The user whose entries are created and deleted."""
+
 REST_S: Final = 0.3
 """What a request has set in motion is part of its step; a pause of the loop ends the step."""
 
@@ -109,8 +114,9 @@ class Step(NamedTuple):
 class Requests:
     """The steps, in their order: each is sent once a round."""
 
-    def __init__(self, client: WireClient, partitions: int) -> None:
+    def __init__(self, client: WireClient, partitions: int, *, acls: bool) -> None:
         self._client = client
+        self._acls = acls
         self._small = [f"small-{number}" for number in range(partitions // 2)]
         self._each = partitions // 2 // LARGE_TOPICS
         self._large = [f"large-{number}" for number in range(LARGE_TOPICS)]
@@ -149,6 +155,14 @@ class Requests:
             (f"AlterClientQuotas, {small:,} users", lambda: self._alter_quotas(is_removal=False)),
             ("DescribeClientQuotas", self._describe_quotas),
             (f"AlterClientQuotas, {small:,} removed", lambda: self._alter_quotas(is_removal=True)),
+            *(self._about_acls() if self._acls else ()),
+        ]
+
+    def _about_acls(self) -> list[tuple[str, Callable[[], None]]]:
+        return [
+            (f"CreateAcls, {len(self._small):,} entries", self._create_acls),
+            ("DescribeAcls", self._describe_acls),
+            ("DeleteAcls, these", self._delete_acls),
         ]
 
     def _create(self, names: list[str], partitions: int) -> None:
@@ -280,6 +294,35 @@ class Requests:
         response = self._client.call(DescribeClientQuotasRequest(components=[]), 1)
         assert len(response.entries) == len(self._small)
 
+    def _create_acls(self) -> None:
+        creations = [_read_by(OTHER_USER, name) for name in self._small]
+        self._check(self._client.call(CreateAclsRequest(creations=creations), 3).results)
+
+    def _describe_acls(self) -> None:
+        request = DescribeAclsRequest(
+            resource_type_filter=TOPIC,
+            resource_name_filter=None,
+            pattern_type_filter=1,
+            principal_filter=OTHER_USER,
+            host_filter=None,
+            operation=1,
+            permission_type=1,
+        )
+        assert len(self._client.call(request, 3).resources) == len(self._small)
+
+    def _delete_acls(self) -> None:
+        chosen = DeleteAclsFilter(
+            resource_type_filter=TOPIC,
+            resource_name_filter=None,
+            pattern_type_filter=1,
+            principal_filter=OTHER_USER,
+            host_filter=None,
+            operation=1,
+            permission_type=1,
+        )
+        [result] = self._client.call(DeleteAclsRequest(filters=[chosen]), 3).filter_results
+        assert len(result.matching_acls) == len(self._small)
+
     def _check(self, results: Any) -> None:
         wrong = [each.error_code for each in results if each.error_code]
         assert not wrong, wrong[:3]
@@ -300,7 +343,7 @@ async def measured(
         if acls:
             await call(_allow_everything, client)
         for _ in range(rounds):
-            for name, send in Requests(client, partitions).steps():
+            for name, send in Requests(client, partitions, acls=acls).steps():
                 if is_forwarded and send.__name__ in (*LEADERS_ONLY, *COORDINATORS_ONLY):
                     continue
                 await asyncio.sleep(REST_S)
@@ -346,6 +389,19 @@ def _allow_everything(client: WireClient) -> None:
     ]
     results = client.call(CreateAclsRequest(creations=creations), 3).results
     assert not any(each.error_code for each in results)
+
+
+def _read_by(user: str, topic: str) -> AclCreation:
+    """An entry that lets a user read a topic."""
+    return AclCreation(
+        resource_type=TOPIC,
+        resource_name=topic,
+        resource_pattern_type=3,
+        principal=user,
+        host="*",
+        operation=3,
+        permission_type=3,
+    )
 
 
 async def _settled(loop: MeasuredLoop, brokers: list[Broker]) -> None:

@@ -159,11 +159,14 @@ def _create_acls(request: Any, response: Any) -> Iterator[Change]:
 
 
 def _delete_acls(_request: Any, response: Any) -> Iterator[Change]:
-    deleted = {}
+    written: set[tuple[object, ...]] = set()
     for result in _made(response.filter_results):
         for each in _made(result.matching_acls):
-            deleted[tuple(_acl(each, each.pattern_type).values())] = _acl(each, each.pattern_type)
-    return (("ACL deleted", each) for each in deleted.values())
+            what = _acl(each, each.pattern_type)
+            entry = tuple(what.values())
+            if entry not in written:
+                written.add(entry)
+                yield "ACL deleted", what
 
 
 def _acl(entry: Any, pattern: int) -> dict[str, object]:

@@ -14,6 +14,9 @@ from kwire.security.acls.operations import AclOperation, ResourceType
 
 E = TypeVar("E", bound=IntEnum)
 
+SLICE_ENTRIES: Final = 250
+"""Entries that are read or described before other clients get their turn: one or two milliseconds."""
+
 NOT_SENT: Final = 0
 """UNKNOWN, which clients never send on purpose: Kafka does not read such a request."""
 

@@ -16,16 +16,19 @@ Versions: 1 types of patterns (KIP-290); 2 flexible; 3 the resource type USER (K
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import resolved
 from kwire.codec.messages.create_acls_request import AclCreation, CreateAclsRequest
 from kwire.codec.messages.create_acls_response import AclCreationResult, CreateAclsResponse
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import ALTER_CLUSTER
 from kwire.handlers.context import RequestContext
-from kwire.handlers.security.acl_fields import check_codes, known, require_authorizer
+from kwire.handlers.security.acl_fields import SLICE_ENTRIES, check_codes, known, require_authorizer
+from kwire.handlers.slices import encode_in_slices, in_slices
 from kwire.security.acls.bindings import AclBinding, PatternType, PermissionType
 from kwire.security.acls.operations import CLUSTER_NAME, AclOperation, Operation, ResourceType
 
@@ -47,21 +50,41 @@ def operations(request: CreateAclsRequest, context: RequestContext) -> tuple[Ope
 
 async def handle(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
     """Have the controller add the entries that are valid."""
-    for each in request.creations:
-        check_codes(each.resource_type, each.resource_pattern_type, each.operation, each.permission_type)
+    only_in_filters = await resolved(in_slices(request.creations, _only_in_filters, SLICE_ENTRIES))
     require_authorizer(context, "No Authorizer is configured.")
-    if any(getattr(each, name) in codes for each in request.creations for name, codes in _ONLY_IN_FILTERS.items()):
+    if only_in_filters:
         return refuse(request, context.api_version, ErrorCode.UNKNOWN_SERVER_ERROR, None)
-    bindings: list[AclBinding] = []
-    results: list[AclCreationResult] = []
-    for each in request.creations:
+    read = await resolved(in_slices(request.creations, _read, SLICE_ENTRIES))
+    await context.services.controller.acls.create([each for each in read if isinstance(each, AclBinding)])
+    response = CreateAclsResponse(results=await resolved(in_slices(read, _results, SLICE_ENTRIES)))
+    return await encode_in_slices(context, response) if len(read) > SLICE_ENTRIES else response
+
+
+def _only_in_filters(creations: Sequence[AclCreation]) -> list[AclCreation]:
+    """The entries with a code that only filters may have. `CloseConnection` if UNKNOWN was sent."""
+    for each in creations:
+        check_codes(each.resource_type, each.resource_pattern_type, each.operation, each.permission_type)
+    return [each for each in creations if any(getattr(each, name) in codes for name, codes in _ONLY_IN_FILTERS.items())]
+
+
+def _read(creations: Sequence[AclCreation]) -> list[AclBinding | KafkaError]:
+    """The entries, or why they cannot be added."""
+    read: list[AclBinding | KafkaError] = []
+    for each in creations:
         try:
-            bindings.append(read_entry(each))
-            results.append(AclCreationResult())
+            read.append(read_entry(each))
         except KafkaError as error:
-            results.append(AclCreationResult(error_code=error.code, error_message=error.message))
-    await context.services.controller.acls.create(bindings)
-    return CreateAclsResponse(results=results)
+            read.append(error)
+    return read
+
+
+def _results(read: Sequence[AclBinding | KafkaError]) -> list[AclCreationResult]:
+    return [
+        AclCreationResult(error_code=each.code, error_message=each.message)
+        if isinstance(each, KafkaError)
+        else AclCreationResult()
+        for each in read
+    ]
 
 
 def read_entry(fields: AclCreation) -> AclBinding:
@@ -126,4 +149,5 @@ API = Api(
     operations=operations,
     error_response=refuse,
     by_controller=True,
+    sliced=True,
 )

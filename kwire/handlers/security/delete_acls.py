@@ -13,16 +13,18 @@ Versions: 1 types of patterns (KIP-290); 2 flexible; 3 the resource type USER (K
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from kwire.base.errors import ErrorCode
+from kwire.base.futures import resolved
 from kwire.codec.messages.delete_acls_request import DeleteAclsRequest
 from kwire.codec.messages.delete_acls_response import DeleteAclsFilterResult, DeleteAclsMatchingAcl, DeleteAclsResponse
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import ALTER_CLUSTER
 from kwire.handlers.context import RequestContext
-from kwire.handlers.security.acl_fields import read_filter, require_authorizer
+from kwire.handlers.security.acl_fields import SLICE_ENTRIES, read_filter, require_authorizer
+from kwire.handlers.slices import encode_in_slices, in_slices
 from kwire.security.acls.bindings import AclBinding, AclFilter, PatternType, PermissionType
 from kwire.security.acls.operations import AclOperation, Operation, ResourceType
 
@@ -39,14 +41,16 @@ async def handle(request: DeleteAclsRequest, context: RequestContext) -> DeleteA
     reasons = [_why_invalid(each) for each in filters]
     valid = [each for each, reason in zip(filters, reasons, strict=True) if reason is None]
     deleted = iter(await context.services.controller.acls.delete(valid))
-    return DeleteAclsResponse(
-        filter_results=[
-            DeleteAclsFilterResult(error_message=None, matching_acls=_described(next(deleted)))
-            if reason is None
-            else DeleteAclsFilterResult(error_code=ErrorCode.INVALID_REQUEST, error_message=reason)
-            for reason in reasons
-        ]
-    )
+    results: list[DeleteAclsFilterResult] = []
+    for reason in reasons:
+        if reason is not None:
+            results.append(DeleteAclsFilterResult(error_code=ErrorCode.INVALID_REQUEST, error_message=reason))
+            continue
+        described = await resolved(in_slices(sorted(next(deleted)), _described, SLICE_ENTRIES))
+        results.append(DeleteAclsFilterResult(error_message=None, matching_acls=described))
+    response = DeleteAclsResponse(filter_results=results)
+    large = sum(len(each.matching_acls) for each in results) > SLICE_ENTRIES
+    return await encode_in_slices(context, response) if large else response
 
 
 def refuse(request: DeleteAclsRequest, version: int, code: ErrorCode, message: str | None) -> DeleteAclsResponse:
@@ -64,7 +68,7 @@ def _why_invalid(chosen: AclFilter) -> str | None:
     return None
 
 
-def _described(bindings: Iterable[AclBinding]) -> list[DeleteAclsMatchingAcl]:
+def _described(bindings: Sequence[AclBinding]) -> list[DeleteAclsMatchingAcl]:
     return [
         DeleteAclsMatchingAcl(
             error_message=None,
@@ -76,7 +80,7 @@ def _described(bindings: Iterable[AclBinding]) -> list[DeleteAclsMatchingAcl]:
             operation=each.operation,
             permission_type=each.permission,
         )
-        for each in sorted(bindings)
+        for each in bindings
     ]
 
 

@@ -11,14 +11,20 @@ Versions: 1 types of patterns (KIP-290); 2 flexible; 3 the resource type USER (K
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
+from kwire.base.futures import NowOrLater, then
 from kwire.codec.messages.describe_acls_request import DescribeAclsRequest
 from kwire.codec.messages.describe_acls_response import AclDescription, DescribeAclsResource, DescribeAclsResponse
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import DESCRIBE_CLUSTER
 from kwire.handlers.context import RequestContext
-from kwire.handlers.security.acl_fields import read_filter, require_authorizer
-from kwire.security.acls.index import by_pattern
+from kwire.handlers.security.acl_fields import SLICE_ENTRIES, read_filter, require_authorizer
+from kwire.handlers.slices import encode_in_slices, in_slices
+from kwire.security.acls.bindings import AclBinding
+from kwire.security.acls.index import Pattern, by_pattern
 from kwire.security.acls.operations import Operation
 
 
@@ -27,30 +33,46 @@ def operations(request: DescribeAclsRequest, context: RequestContext) -> tuple[O
     return DESCRIBE_CLUSTER
 
 
-def handle(request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
+def handle(request: DescribeAclsRequest, context: RequestContext) -> NowOrLater[DescribeAclsResponse]:
     """Select the entries of the newest image."""
     chosen = read_filter(request)
     require_authorizer(context, "No Authorizer is configured on the broker")
-    found = by_pattern(sorted(acl for acl in context.services.image.acls.values() if chosen.matches(acl)))
-    return DescribeAclsResponse(
-        resources=[
-            DescribeAclsResource(
-                resource_type=resource_type,
-                resource_name=name,
-                pattern_type=pattern_type,
-                acls=[
-                    AclDescription(
-                        principal=acl.principal,
-                        host=acl.host,
-                        operation=acl.operation,
-                        permission_type=acl.permission,
-                    )
-                    for acl in acls
-                ],
-            )
-            for (resource_type, pattern_type, name), acls in found.items()
-        ]
-    )
+
+    def selected(acls: Sequence[AclBinding]) -> list[AclBinding]:
+        return [acl for acl in acls if chosen.matches(acl)]
+
+    found = in_slices(list(context.services.image.acls.values()), selected, SLICE_ENTRIES)
+    return then(found, partial(_response, context))
+
+
+def _response(context: RequestContext, found: list[AclBinding]) -> NowOrLater[DescribeAclsResponse]:
+    patterns = list(by_pattern(sorted(found)).items())
+
+    def respond(resources: list[DescribeAclsResource]) -> NowOrLater[DescribeAclsResponse]:
+        response = DescribeAclsResponse(resources=resources)
+        return encode_in_slices(context, response) if len(found) > SLICE_ENTRIES else response
+
+    return then(in_slices(patterns, _described, SLICE_ENTRIES), respond)
+
+
+def _described(patterns: Sequence[tuple[Pattern, list[AclBinding]]]) -> list[DescribeAclsResource]:
+    return [
+        DescribeAclsResource(
+            resource_type=resource_type,
+            resource_name=name,
+            pattern_type=pattern_type,
+            acls=[
+                AclDescription(
+                    principal=acl.principal,
+                    host=acl.host,
+                    operation=acl.operation,
+                    permission_type=acl.permission,
+                )
+                for acl in acls
+            ],
+        )
+        for (resource_type, pattern_type, name), acls in patterns
+    ]
 
 
 API = Api(ApiKey.DESCRIBE_ACLS, served=(1, 3), handle=handle, operations=operations)

@@ -3,8 +3,10 @@ compat_tests/comparisons/access."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -76,13 +78,68 @@ async def test_a_filter_deletes_what_it_selects(broker: AdminBroker) -> None:
 
 
 async def test_many_entries_take_several_commits(broker: AdminBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "WRITES_MAX", 7)
+    monkeypatch.setattr(decisions, "ENTRIES_MAX", 7)
     before = broker.image.revision
     await create(broker, *(entry(f"t{number:02d}") for number in range(20)))
     assert broker.image.revision == before + 3
     response = await broker.call(delete_acls, DeleteAclsRequest(filters=[DeleteAclsFilter(**ANY)]))
     assert len(response.filter_results[0].matching_acls) == 20
     assert await names(broker) == []
+
+
+@pytest.fixture
+def slices_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two entries in a turn of the event loop, and in a commit."""
+    for module in (create_acls, delete_acls, describe_acls):
+        monkeypatch.setattr(module, "SLICE_ENTRIES", 2)
+    for name in ("ENTRIES_MAX", "PREPARED_PER_TURN", "COUNTED_PER_TURN", "MATCHED_PER_TURN", "LINES_PER_TURN"):
+        monkeypatch.setattr(decisions, name, 2)
+
+
+@pytest.mark.usefixtures("slices_of_two")
+async def test_very_many_entries_are_changed_and_described_in_slices(broker: AdminBroker) -> None:
+    entries = [entry("c"), entry("a", principal="alice"), entry("b"), entry("c"), entry("d"), entry("e"), entry("")]
+    expected = ["NONE", "INVALID_REQUEST", *["NONE"] * 4, "INVALID_REQUEST"]
+    assert await create(broker, *entries) == expected
+    assert await names(broker) == list("bcde")
+    with pytest.raises(CloseConnection):
+        await create(broker, *entries, entry(permission_type=0))
+    assert await create(broker, *entries, entry("f", permission_type=1)) == ["UNKNOWN_SERVER_ERROR"] * 8
+    filters = [DeleteAclsFilter(**ANY | chosen) for chosen in ({}, {"operation": 99}, {"resource_name_filter": "d"})]
+    response = await broker.call(delete_acls, DeleteAclsRequest(filters=filters))
+    assert [each.error_code for each in response.filter_results] == [0, ErrorCode.INVALID_REQUEST, 0]
+    deleted = [[acl.resource_name for acl in each.matching_acls] for each in response.filter_results]
+    assert deleted == [["b", "c", "d", "e"], [], ["d"]]
+    assert await names(broker) == []
+
+
+@pytest.mark.usefixtures("slices_of_two")
+@pytest.mark.parametrize("turns", range(0, 24, 2))
+async def test_entries_that_others_change_meanwhile(
+    broker: AdminBroker, turns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines: list[tuple[str, str]] = []
+    logger = SimpleNamespace(info=lambda event, **what: lines.append((event, what["resource"][-1])))
+    monkeypatch.setattr(decisions, "_logger", logger)
+    creation = asyncio.ensure_future(create(broker, *map(entry, "abcdef")))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    assert await create(broker, entry("e")) == ["NONE"]
+    assert await creation == ["NONE"] * 6
+    assert await names(broker) == list("abcdef")
+    assert sorted(lines) == [("ACL created", name) for name in "abcdef"]  # whoever was the first
+
+    lines.clear()
+    filters = [DeleteAclsFilter(**ANY)]
+    deletion = asyncio.ensure_future(broker.call(delete_acls, DeleteAclsRequest(filters=filters)))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    chosen = DeleteAclsFilter(**{**ANY, "resource_name_filter": "e"})
+    await broker.call(delete_acls, DeleteAclsRequest(filters=[chosen]))
+    await create(broker, entry("g"))
+    await deletion
+    assert await names(broker) in (["g"], [])
+    assert sorted(each for each in lines if each[1] in "abcdef") == [("ACL deleted", name) for name in "abcdef"]
 
 
 async def test_a_request_changes_a_limited_number_of_entries(
