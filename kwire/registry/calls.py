@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from kwire.registry import failures
 from kwire.registry.failures import Refusal
 from kwire.registry.store.names import normal
+from kwire.schemas.json_text import HalfCharacter, loaded
 
 BODY_BYTES_MAX: Final = 4 * 1024 * 1024
 """Bytes of a request: a schema of the longest text, escaped in JSON."""
@@ -60,9 +60,11 @@ def parsed_body(content: bytes) -> Any:
     if not content:
         return None
     try:
-        return json.loads(content)
+        return loaded(content)
     except RecursionError:
         raise failures.invalid_schema("The body is nested too deeply") from None
+    except HalfCharacter as error:
+        raise failures.invalid_schema(f"The body is no text: {error}") from None
     except ValueError as error:
         raise Refusal(400, 400, f"The body is not JSON: {error}") from None
 

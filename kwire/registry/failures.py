@@ -83,6 +83,11 @@ def invalid_schema(message: str) -> Refusal:
     return Refusal(422, 42201, message)
 
 
+def invalid_field(name: str) -> Refusal:
+    """A field of the body has a value of another type."""
+    return Refusal(400, 400, f"The field {name:.50} has a value of a wrong type")
+
+
 def invalid_version(text: str) -> Refusal:
     """What stands in the place of a version is none."""
     return Refusal(422, 42202, f"The specified version '{text}' is not a valid version id. {_VERSIONS}")

@@ -112,7 +112,24 @@ def test_hostile_schemas_are_refused(registry: Registry) -> None:
     many = [{"name": f"n{number}", "subject": "s", "version": 1} for number in range(5000)]
     assert call("POST", "/subjects/a/versions", {"schema": RECORD, "references": many}).status == 422
     assert call("POST", "/subjects/a/versions", b'{"schema":"' + b"x" * (BODY_BYTES_MAX + 1) + b'"}').status == 413
+    half = '{"type": "string", "doc": "\\ud800"}'
+    for schema in (half, half.encode().decode("unicode_escape")):
+        for kind in ("AVRO", "JSON"):
+            assert call("POST", "/subjects/a/versions", {"schema": schema, "schemaType": kind}).code == (422, 42201)
+    infinite = {"schema": RECORD, "metadata": {"properties": {"a": float("inf")}}}
+    assert call("POST", "/subjects/a/versions", infinite).status == 400, "no other parser reads Infinity"
     assert call("GET", "/subjects") == (200, []), "it still answers"
+
+
+def test_settings_have_the_types_that_confluents_registry_reads(registry: Registry) -> None:
+    call = registry.call
+    assert call("PUT", "/config/a", {"compatibilityLevel": "none"}).code == (422, 42203), "the name of the answer"
+    assert call("PUT", "/config/a", {"compatibility": "FULL", "compatibilityLevel": "x"}).status == 200
+    assert call("GET", "/config/a") == (200, {"compatibilityLevel": "FULL"})
+    for field in ({"normalize": "yes"}, {"alias": 1}, {"overrideMetadata": []}):
+        assert call("PUT", "/config/a", field).status == 400
+    assert call("POST", "/subjects/a/versions", {"schema": RECORD, "metadata": 5}).status == 400
+    assert call("PUT", "/config/a", {"normalize": True}) == (200, {"normalize": True})
 
 
 def test_basic_authentication(start: Start, tmp_path: Path) -> None:

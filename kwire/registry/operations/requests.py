@@ -50,6 +50,9 @@ def wanted(body: Any) -> Wanted:
         raise failures.invalid_schema("Each reference needs a name, a subject and a version")
     if len(references) > REFERENCES_MAX:
         raise failures.invalid_schema(f"{len(references)} references; at most {REFERENCES_MAX} are allowed")
+    for each in ("metadata", "ruleSet"):
+        if not isinstance(body.get(each), dict | None):
+            raise failures.invalid_field(each)
     id, version = _number(body.get("id"), -1), _number(body.get("version"), 0)
     return Wanted(text, kind.upper(), references, id, version, body)
 

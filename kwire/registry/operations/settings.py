@@ -20,6 +20,17 @@ from kwire.schemas import DEFAULT_LEVEL, LEVELS
 READWRITE, READONLY, READONLY_OVERRIDE, IMPORT = "READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT"
 MODES: Final = (READWRITE, READONLY, READONLY_OVERRIDE, IMPORT, "FORWARD")
 _LEVEL: Final = "compatibilityLevel"
+_TYPES: Final[Mapping[str, type]] = {
+    "normalize": bool,
+    "validateFields": bool,
+    "alias": str,
+    "compatibilityGroup": str,
+    "defaultMetadata": dict,
+    "overrideMetadata": dict,
+    "defaultRuleSet": dict,
+    "overrideRuleSet": dict,
+}
+"""Fields of a configuration that Confluent's registry reads by their types: it would not start with others."""
 _DEFAULT: Final[Mapping[str, Any]] = {_LEVEL: DEFAULT_LEVEL}
 
 
@@ -74,11 +85,15 @@ def set_config(state: State, name: str | None, body: Any) -> Change:
     level = body.get("compatibility")
     if level is not None and (not isinstance(level, str) or level.upper() not in LEVELS):
         raise failures.invalid_level()
-    if level is None and len(body) == 0:
+    others = {each: value for each, value in body.items() if each not in ("compatibility", _LEVEL)}
+    if level is None and not others:  # _LEVEL is the field's name in answers and records only
         raise failures.invalid_level()
+    for each, value in others.items():
+        if value is not None and not isinstance(value, _TYPES.get(each, object)):
+            raise failures.invalid_field(each)
     key = scope_key(name)
-    fields = {**state.configs.get(key, {}), **{each: value for each, value in body.items() if each != "compatibility"}}
-    answer = dict(body)
+    fields = {**state.configs.get(key, {}), **others}
+    answer = dict(others)
     if level is not None:
         fields[_LEVEL] = answer["compatibility"] = level.upper()
     return Change([Record(records.key(records.CONFIG, key), records.value(fields))], answer)
