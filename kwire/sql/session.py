@@ -70,12 +70,23 @@ class Session:
         import duckdb
 
         self.scans = []
-        self.open_topics(statement)
+        if not statement.lists:
+            self.open_topics(statement)
         try:
-            relation = self.connection.sql(statement.text)
+            relation = self.connection.sql(self._listing() if statement.lists else statement.text)
         except duckdb.Error as error:
             raise self.failure(error) from None
         return relation if statement.has_rows else None
+
+    def _listing(self) -> str:
+        """A statement with the names of all topics, which are no views before they are named, and of the user's own
+        tables and views. `ReadError`, `CommandError`."""
+        topics = ", ".join("'" + each.replace("'", "''") + "'" for each in self.topics())
+        return (
+            f"select unnest([{topics}]::varchar[]) as name union select table_name from duckdb_tables() "
+            f"where not internal union select view_name from duckdb_views() "
+            f"where not internal and schema_name <> '{SCHEMA}' and database_name <> 'temp' order by name"
+        )
 
     def failure(self, error: Exception) -> Exception:
         """Why a statement failed: what the reading of a topic says, rather than how DuckDB says that it failed."""

@@ -18,6 +18,7 @@ _QUIET: Final = frozenset(
     {"CREATE", "INSERT", "UPDATE", "DELETE", "DROP", "SET", "TRANSACTION", "ALTER", "VARIABLE_SET", "LOAD", "ATTACH"}
     | {"DETACH", "ANALYZE", "VACUUM", "PREPARE", "COPY", "EXPORT", "CREATE_FUNC"}
 )
+_LISTS: Final = re.compile(r"show\s+tables\s*;?", re.I)
 _SHOWS: Final = '"type":"SHOW_REF"'
 _IDENTIFIER: Final = re.compile(r'"((?:[^"]|"")*)"|([^\W\d][\w$]*)')
 
@@ -25,13 +26,14 @@ _IDENTIFIER: Final = re.compile(r'"((?:[^"]|"")*)"|([^\W\d][\w$]*)')
 class Statement(NamedTuple):
     """``tables``: names that are tables or views, without those that the statement itself defines. ``topics``: those
     with the schema of topics before them. ``exact``: all of them are tables; otherwise some may be other identifiers.
-    ``has_rows``: there is something to show."""
+    ``has_rows``: there is something to show; ``lists``: it is SHOW TABLES."""
 
     text: str
     tables: frozenset[str]
     topics: frozenset[str]
     exact: bool
     has_rows: bool
+    lists: bool
 
 
 def parse(connection: DuckDBPyConnection, text: str) -> list[Statement]:
@@ -46,7 +48,9 @@ def parse(connection: DuckDBPyConnection, text: str) -> list[Statement]:
     for each in found:
         tables, topics, exact = _tables(connection, each.query)
         has_rows = each.type.name.upper() not in _QUIET
-        statements.append(Statement(each.query.strip(), frozenset(tables), frozenset(topics), exact, has_rows))
+        query = each.query.strip()
+        lists = _LISTS.fullmatch(query) is not None
+        statements.append(Statement(query, frozenset(tables), frozenset(topics), exact, has_rows, lists))
     return statements
 
 

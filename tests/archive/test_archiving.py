@@ -57,6 +57,15 @@ def test_a_table_of_another_topic_is_refused_by_name(kind: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("kind", FORMATS)
+def test_a_table_of_another_format_is_refused_by_name(kind: str, tmp_path: Path) -> None:
+    archived(Topic(), kind, tmp_path)
+    for other in FORMATS:
+        if other != kind:
+            with pytest.raises(ArchiveError, match=rf"has a table of another format \({kind}\)"):
+                archived(Topic(), other, tmp_path)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
 def test_two_archivers_of_one_folder_are_refused(kind: str, tmp_path: Path) -> None:
     with (
         opened(kind, tmp_path),

@@ -19,10 +19,13 @@ from kwire.archive.restoring.target import Options, TargetTopic
 from kwire.archive.sources import BrokerSource
 from kwire.arrow.ranges import Range
 from kwire.arrow.reading import Brokers
+from kwire.cli.configs.requests import describe_resources
 from kwire.cli.connection.cluster import Cluster
 from kwire.cli.connection.errors import CommandError
 from kwire.testing import Kwire, KwireProcess
 from tests.archive.tables import FORMATS, ORDERS, Topic, archived, batch
+
+DYNAMIC_TOPIC_CONFIG = 1
 
 T = TypeVar("T")
 
@@ -144,14 +147,26 @@ def test_topics_that_cannot_take_an_archive_are_refused_by_name(broker: Kwire, t
     small = broker.topic(partitions=1)
     with pytest.raises(ArchiveError, match=f"topic {small} has 1 partitions, and the archive has 2"):
         restored(broker, tmp_path, small)
-    late = options("late", configs=[("message.timestamp.type", "LogAppendTime")])
-    at(broker, lambda cluster: TargetTopic(cluster, late, ORDERS, 2)._make())
+    by_log = {"message.timestamp.type": "LogAppendTime"}
+    late = broker.topic(partitions=2, config=by_log)
     with pytest.raises(ArchiveError, match="--config is for a topic that is made"):
-        restored(broker, tmp_path, "late", configs=late.configs)
-    with pytest.raises(ArchiveError, match=r"topic late has message\.timestamp\.type=LogAppendTime"):
-        restored(broker, tmp_path, "late")
+        restored(broker, tmp_path, late, configs=[*by_log.items()])
+    for topic, configs in ((late, {}), ("made", by_log)):
+        with pytest.raises(ArchiveError, match=rf"topic {topic} has message\.timestamp\.type=LogAppendTime"):
+            restored(broker, tmp_path, topic, configs=[*configs.items()])
     with pytest.raises(CommandError, match="INVALID_CONFIG"):
         restored(broker, tmp_path, "wrong", configs=[("retention.ms", "x")])
+
+
+def test_timestamps_stay_whatever_the_brokers_default_is(broker: Kwire, tmp_path: Path) -> None:
+    archived(orders(), "parquet", tmp_path)
+
+    async def made(cluster: Cluster) -> list[int]:
+        await TargetTopic(cluster, options("kept"), ORDERS, 2)._make()
+        described = await describe_resources(cluster, "topic", ["kept"], ["message.timestamp.type"])
+        return [each.config_source for each in described["kept"]]
+
+    assert at(broker, made) == [DYNAMIC_TOPIC_CONFIG], "not left to log.message.timestamp.type"
 
 
 def test_records_of_somebody_else_are_noticed_at_the_end(broker: Kwire, tmp_path: Path) -> None:

@@ -129,6 +129,14 @@ def test_names_are_those_of_topics(opened: Session) -> None:
     assert rows(opened, 'select count(*) from topics."my-topic"') == [(3,)]
 
 
+def test_topics_are_listed_as_tables(opened: Session) -> None:
+    rows(opened, "select count(*) from orders")
+    rows(opened, "create table mine as select 1 as a")
+    rows(opened, "create view yours as from orders")
+    for text in ("show tables", "SHOW  Tables;"):
+        assert rows(opened, text) == [(name,) for name in sorted([*TOPICS, "mine", "yours"])]
+
+
 def test_tables_of_ones_own_are_made_of_topics(opened: Session) -> None:
     rows(opened, 'create table t as select partition, max("offset") as last from orders group by 1')
     assert rows(opened, "select * from t order by 1") == [(0, 299), (1, 299)]

@@ -31,6 +31,7 @@ from kwire.codec.records import BatchHeader, Buffer
 
 _OFFSET_FETCH_VERSION: Final = 7
 """The last version of OffsetFetch for one group."""
+_TIME_TYPE: Final = "message.timestamp.type"
 _OPEN_MS: Final = 60_000
 _PAUSE_S: Final = 0.1
 _FENCED: Final = "another kwire restore has begun to write to this topic; nothing of this transaction was written"
@@ -130,7 +131,8 @@ class TargetTopic:
 
     async def _create(self) -> None:
         name = self._options.topic
-        configs = {"retention.ms": "-1", **dict(self._options.configs)}
+        configs = {_TIME_TYPE: "CreateTime", "retention.ms": "-1", **dict(self._options.configs)}
+        self._check_time_type(configs[_TIME_TYPE])
         topic = CreatableTopic(
             name=name,
             num_partitions=self._partitions,
@@ -162,12 +164,15 @@ class TargetTopic:
     async def _check_settings(self) -> None:
         if self._options.configs:
             raise ArchiveError(f"topic {self._options.topic} exists already: --config is for a topic that is made")
-        keys = ["message.timestamp.type"]
-        described = await describe_resources(self._cluster, "topic", [self._options.topic], keys)
-        if any(each.value == "LogAppendTime" for each in described[self._options.topic]):
+        described = await describe_resources(self._cluster, "topic", [self._options.topic], [_TIME_TYPE])
+        for each in described[self._options.topic]:
+            self._check_time_type(each.value)
+
+    def _check_time_type(self, value: str | None) -> None:
+        if value == "LogAppendTime":
             raise ArchiveError(
-                f"topic {self._options.topic} has message.timestamp.type=LogAppendTime, with which the records would"
-                " lose their timestamps: set it to CreateTime"
+                f"topic {self._options.topic} has {_TIME_TYPE}=LogAppendTime, with which the records would lose their"
+                " timestamps: set it to CreateTime"
             )
 
     async def _check_empty(self) -> None:

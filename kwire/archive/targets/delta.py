@@ -19,7 +19,7 @@ from kwire.archive.errors import ArchiveError, Conflict
 from kwire.archive.identity import Identity
 from kwire.archive.portions import Portion, StagedFile
 from kwire.archive.rows import table_schema
-from kwire.archive.targets.target import ASIDE, check_columns, forget_unfinished, locked
+from kwire.archive.targets.target import ASIDE, check_alone, check_columns, forget_unfinished, locked
 
 _TRIES: Final = 5
 _UNUSABLE: Final = '%[]{}<>^|`"\\'
@@ -41,6 +41,7 @@ class DeltaTarget:
         with nullcontext() if "://" in path else locked(path):
             with _as_archive_errors(path):
                 if "://" not in path:
+                    check_alone(path, "delta")
                     forget_unfinished(path)
                 table = _opened(path, identity)
                 known = Identity.of(table.metadata().configuration, path)

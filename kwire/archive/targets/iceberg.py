@@ -30,7 +30,7 @@ from kwire.archive.errors import ArchiveError, Conflict
 from kwire.archive.identity import Identity
 from kwire.archive.portions import Portion
 from kwire.archive.rows import table_schema
-from kwire.archive.targets.target import check_columns, locked
+from kwire.archive.targets.target import MARKS, check_alone, check_columns, locked
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 CATALOG: Final = "default"
 """The name of the catalog in a table's folder; pyiceberg finds tables under the name that made them only."""
 NAMESPACE: Final = "kwire"
-CATALOG_FILE: Final = "catalog.db"
+CATALOG_FILE: Final = MARKS["iceberg"]
 _OFFSETS: Final = "kwire.offsets"
 _TRIES: Final = 5
 _SETTINGS: Final = {
@@ -75,6 +75,8 @@ class IcebergTarget:
         where = path or f"catalog {catalog}"
         with nullcontext() if path is None or "://" in path else locked(path):
             with _as_archive_errors(where):
+                if path is not None and "://" not in path:
+                    check_alone(path, "iceberg")
                 table = _opened(open_catalog(path, catalog), path, identity, table_name(name, identity.topic))
             yield cls(table, where)
 

@@ -20,9 +20,18 @@ from kwire.archive.errors import ArchiveError, Conflict
 from kwire.archive.identity import Identity
 from kwire.archive.portions import Portion, StagedFile
 from kwire.archive.rows import table_schema
-from kwire.archive.targets.target import ASIDE, ROW_GROUP, check_columns, forget_unfinished, locked, sync_folder
+from kwire.archive.targets.target import (
+    ASIDE,
+    MARKS,
+    ROW_GROUP,
+    check_alone,
+    check_columns,
+    forget_unfinished,
+    locked,
+    sync_folder,
+)
 
-DESCRIPTION: Final = "_kwire.json"
+DESCRIPTION: Final = MARKS["parquet"]
 """The file with the properties of `Identity`; engines overlook names that begin so."""
 _NAME: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)-(?P<start>\d{20})-(?P<end>\d{20})\.parquet")
 
@@ -51,6 +60,7 @@ class ParquetTarget:
         if "://" in path:
             raise ArchiveError(f"{path}: Parquet files are written to a folder; --to delta and iceberg know stores")
         with locked(path), _as_archive_errors():
+            check_alone(path, "parquet")
             files = data_files(path)
             if os.path.exists(f"{path}/{DESCRIPTION}"):
                 known = described(path)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 LOCK: Final = ".kwire.lock"
 """The file in a table's folder that is locked while it is written to."""
 
+MARKS: Final = {"parquet": "_kwire.json", "delta": "_delta_log", "iceberg": "catalog.db"}
+"""What a folder with a table of each format has."""
 ASIDE: Final = ".unfinished"
 """How the names of files end that are not part of the table yet."""
 ROW_GROUP: Final = 128 * 1024
@@ -65,6 +67,14 @@ def _lock(descriptor: int, path: str) -> None:
         if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
             raise ArchiveError(f"{path}: cannot be locked: {error.strerror}") from None
         raise ArchiveError(f"{path}: another kwire archive writes to it; stop that one first") from None
+
+
+def check_alone(path: str, form: str) -> None:
+    """`ArchiveError` if a folder has a table of another format: whoever reads the Parquet files in it would get the
+    records of both."""
+    for other, name in MARKS.items():
+        if other != form and os.path.exists(f"{path}/{name}"):
+            raise ArchiveError(f"{path}: has a table of another format ({other}): give another --path")
 
 
 def forget_unfinished(path: str) -> None:

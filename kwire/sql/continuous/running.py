@@ -110,6 +110,7 @@ def _kinds(arguments: argparse.Namespace, brokers: Brokers) -> dict[str, Any]:
 def _session(name: str, form: str | None) -> SparkSession:
     """`SqlError` if Spark does not start."""
     from pyspark import __version__
+    from pyspark.logger import PySparkLogger
 
     import kwire.spark
 
@@ -119,7 +120,8 @@ def _session(name: str, form: str | None) -> SparkSession:
         if release not in _DELTA:
             raise SqlError(f"--table-format delta needs PySpark 4.0, not {__version__}: pip install 'pyspark<4.1'")
         settings |= {**_DELTA_SETTINGS, "spark.jars.packages": _DELTA[release]}
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    for logger in (logging.getLogger("py4j"), PySparkLogger.getLogger("SQLQueryContextLogger")):
+        logger.setLevel(logging.CRITICAL)  # the second one would print a wrong query's Java frames
     try:
         return kwire.spark.session(f"kwire sql {name}", master="local[*]", settings=settings)
     except Exception as error:

@@ -180,6 +180,15 @@ def test_what_cannot_run_is_one_line(
     assert reason in ended.stderr
 
 
+def test_a_wrong_query_is_one_line(
+    broker: Broker, make_topic: Callable[..., str], new_name: Names, tmp_path: Path
+) -> None:
+    source = make_topic(1, name=new_name("orders"))
+    ended = finished(broker, tmp_path, "--to-topic", "x", f"select nothing from `{source}`")
+    assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (1, "", 1), ended.stderr
+    assert "`nothing` cannot be resolved" in ended.stderr
+
+
 def test_a_query_that_names_no_topic_is_one_line(broker_factory: Callable[..., Broker], tmp_path: Path) -> None:
     """On a broker of its own: any word of a query may be the name of a topic that others have made."""
     broker = broker_factory()
