@@ -126,8 +126,9 @@ def test_settings_have_the_types_that_confluents_registry_reads(registry: Regist
     assert call("PUT", "/config/a", {"compatibilityLevel": "none"}).code == (422, 42203), "the name of the answer"
     assert call("PUT", "/config/a", {"compatibility": "FULL", "compatibilityLevel": "x"}).status == 200
     assert call("GET", "/config/a") == (200, {"compatibilityLevel": "FULL"})
-    for field in ({"normalize": "yes"}, {"alias": 1}, {"overrideMetadata": []}):
-        assert call("PUT", "/config/a", field).status == 400
+    wrong: dict[str, object] = {"normalize": "yes", "alias": 1, "overrideMetadata": []}
+    for name, value in wrong.items():
+        assert call("PUT", "/config/a", {name: value}).status == 400
     assert call("POST", "/subjects/a/versions", {"schema": RECORD, "metadata": 5}).status == 400
     assert call("PUT", "/config/a", {"normalize": True}) == (200, {"normalize": True})
 
