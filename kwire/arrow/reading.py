@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+ENDLESS_US: Final = 2**63 - 1
 
 
 class Reading(NamedTuple):
     """``committed``: of transactions only what is committed (read_committed). ``fails_on_loss``: records of the range
     that are gone are `RecordsGone`, otherwise they are left out. ``headers``: with a column of headers. Without
     ``keys`` or ``values`` these columns are null, which saves copying what nobody looks at. ``times``: timestamps and
-    their types are wanted; if nothing but offsets is wanted, they are null, and few records have to be decoded."""
+    their types are wanted; if nothing but offsets is wanted, they are null, and few records have to be decoded.
+    ``endless``: timestamps beyond what microseconds hold become `ENDLESS_US`, as DuckDB's infinity, or its negative;
+    otherwise they are `ReadError`."""
 
     committed: bool = False
     fails_on_loss: bool = True
@@ -18,6 +22,7 @@ class Reading(NamedTuple):
     keys: bool = True
     values: bool = True
     times: bool = True
+    endless: bool = False
 
     @property
     def only_offsets(self) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kwire.arrow.decoding import Batch, Body, Fields, decode, read
 from kwire.arrow.errors import ReadError
-from kwire.arrow.reading import Reading
+from kwire.arrow.reading import ENDLESS_US, Reading
 from kwire.codec.records.reader import read_headers
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ _ROWS_MAX: Final = 32_768
 _BYTES_MAX: Final = 8 * 1024 * 1024
 _MICROSECONDS: Final = 1000
 _LATEST_MS: Final = (2**63 - 1) // _MICROSECONDS
+_EARLIEST_MS: Final = -9_223_372_022_400_000
+"""The first moment of DuckDB, in 290309 BC."""
 
 
 class Rows:
@@ -103,7 +105,7 @@ def to_arrow(fields: Fields, topic: str, partition: int, how: Reading) -> pa.Rec
         *_contents(fields, keys=how.keys, values=how.values),
         *_of_place(topic, partition, rows),
         pa.array(fields.offsets),
-        pa.array(_microseconds(fields, topic, partition)).cast(_time_type()),
+        pa.array(_endless(fields) if how.endless else _microseconds(fields, topic, partition)).cast(_time_type()),
         pa.array(fields.kinds),
     ]
     if how.headers:
@@ -136,6 +138,17 @@ def _microseconds(fields: Fields, topic: str, partition: int) -> Numbers:
             " is no number of milliseconds since 1970"
         )
     return times * _MICROSECONDS
+
+
+def _endless(fields: Fields) -> Numbers:
+    """The timestamps; those beyond the years that DuckDB knows are infinite."""
+    import numpy as np
+
+    times = fields.timestamps
+    found: Numbers = np.clip(times, _EARLIEST_MS, _LATEST_MS) * _MICROSECONDS
+    if times.max(initial=0) > _LATEST_MS or times.min(initial=0) < _EARLIEST_MS:
+        found[times > _LATEST_MS], found[times < _EARLIEST_MS] = ENDLESS_US, -ENDLESS_US
+    return found
 
 
 def _contents(fields: Fields, *, keys: bool, values: bool) -> tuple[Any, Any]:

@@ -6,7 +6,7 @@ import pytest
 
 from kwire.arrow.decoding import Batch
 from kwire.arrow.errors import ReadError
-from kwire.arrow.reading import Reading
+from kwire.arrow.reading import ENDLESS_US, Reading
 from kwire.arrow.rows import Rows
 from kwire.codec.errors import CorruptBatch
 from kwire.codec.records import LOG_APPEND_TIME, Record, RecordHeader, build_batch, iter_records, parse_header
@@ -162,6 +162,15 @@ def test_a_timestamp_that_microseconds_cannot_hold_is_named(time: int) -> None:
     added(rows, build_batch([Record(5, 1), Record(6, time)], base_offset=5))
     with pytest.raises(ReadError, match=f"t-3: the record at offset 6 has the timestamp {time}, which is no number"):
         rows.take()
+
+
+def test_a_timestamp_beyond_microseconds_is_infinite_where_that_is_wanted() -> None:
+    rows = Rows("t", 3, Reading(headers=False, endless=True))
+    for each in (1, 1 << 60, -(1 << 60), 2):
+        added(rows, build_batch([Record(0, each)]))
+    made = rows.take()
+    assert made is not None
+    assert made.column("timestamp").cast("int64").to_pylist() == [1000, ENDLESS_US, -ENDLESS_US, 2000]
 
 
 def test_a_header_name_that_is_no_text_is_replaced_as_in_java() -> None:

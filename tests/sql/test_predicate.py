@@ -72,6 +72,7 @@ def test_a_segment_that_ends_earlier_cannot_match() -> None:
     predicate = Predicate((instant(1000) <= TIME) & (PARTITION == 3))
     assert not predicate.may_match(3, ALL, latest_ms=999)
     assert predicate.may_match(3, ALL, latest_ms=1000)
+    assert predicate.may_match(3, ALL, latest_ms=2**63 - 1), "nanoseconds taken for milliseconds"
     assert not predicate.may_match(2, ALL, latest_ms=1000)
     assert predicate.may_match(3, ALL)
     assert not predicate.may_match(3, Span(5, 5))

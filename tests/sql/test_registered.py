@@ -37,6 +37,7 @@ SUBJECTS = {
     "Order": [1],
     "Other": [5],
     "empty-value": [2],
+    "spoilt-value": [1],
 }
 UNKNOWN = {"ids": 40403, "subjects": 40401}
 
@@ -83,6 +84,8 @@ TOPICS: dict[str, dict[int, list[Record]]] = {
         ]
     },
     "late": {0: [*[Record(order(1))] * 600, Record(b"\0\0\0\0\x63?"), Record(b"x"), *[Record(order(2))] * 600]},
+    "spoilt": {0: [*[Record(order(1))] * 3, Record(b"x"), Record(b"\0\0\0\0\x63?")]},
+    "stray": {0: [*[Record(order(1))] * 3, Record(b"x")]},
     "mixed": {0: [Record(encoded(1, {"id": 1, "uid": UUID_ + "1", "f": 0})), Record(encoded(5, {"id": 2}))]},
     "protos": {0: [Record(encoded(4, {"s": "x"}, 1))]},
     "chance": {0: [Record(b"\0\0\0\0\x63 nothing of a serializer")]},
@@ -148,6 +151,13 @@ def test_what_does_not_fit_is_null_and_counted(opened: Session) -> None:
         "2 values not as the schema says, read as NULL (value_bytes has what is there), the first: "
         "the registry has no schema 99"
     )
+
+
+def test_a_sample_without_a_schema_does_not_fit_where_the_topic_has_a_subject(opened: Session) -> None:
+    assert value_type(opened, "spoilt").startswith("STRUCT(id BIGINT")
+    assert rows(opened, "select count(*), count(value.id) from spoilt") == [(5, 3)]
+    assert opened.scans[0].misfits["value"].misfits == 2
+    assert value_type(opened, "stray") == "BLOB", "its records have schemas of other subjects"
 
 
 def test_topics_without_one_schema_are_json_or_as_they_are(opened: Session) -> None:

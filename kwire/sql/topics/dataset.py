@@ -78,6 +78,7 @@ class TopicDataset(ds.Dataset):  # type: ignore[misc]
             keys=not rows.used.isdisjoint({"key", "key_bytes"}),
             values=not rows.used.isdisjoint({"value", "value_bytes"}),
             times="timestamp" in rows.used,
+            endless=True,
         )
         for part in self._source.parts(self._topic, self._spans, predicate, scan.counts):
             for raw in part.read(how):

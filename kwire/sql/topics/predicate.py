@@ -11,6 +11,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
+from kwire.arrow.reading import ENDLESS_US
 from kwire.sql.topics.spans import Span
 
 if TYPE_CHECKING:
@@ -152,4 +153,4 @@ def _field(name: str) -> Any:
 def _instant(milliseconds: int) -> Any:
     import pyarrow as pa
 
-    return pa.scalar(milliseconds * _MICROSECONDS, pa.timestamp("us", tz="UTC"))
+    return pa.scalar(min(milliseconds * _MICROSECONDS, ENDLESS_US), pa.timestamp("us", tz="UTC"))

@@ -54,14 +54,15 @@ class SchemaContents:
 def form_by_schemas(
     lookup: SchemaLookup, subject: str, samples: Sequence[pa.Array], *, as_json: bool
 ) -> SchemaForm | None:
-    """The form of a column whose samples all have ids of schemas; None if they do not, or the registry knows none of
-    them. Without samples it is that of the subject, if there is one. ``as_json``: JSON, whatever the schemas say.
-    `CommandError`."""
+    """The form of a column whose samples have ids of schemas: all of them, or some if there is the subject; None if
+    they do not, or the registry knows none of them. Without samples it is that of the subject, if there is one.
+    ``as_json``: JSON, whatever the schemas say. `CommandError`."""
     payloads = [each for array in samples for each in array.to_pylist() if each is not None]
-    if not all(map(wire.is_framed, payloads)):
+    framed = [each for each in payloads if wire.is_framed(each)]
+    if len(framed) < len(payloads) and (not framed or lookup.latest(subject) is None):
         return None
     bodies: dict[int, list[bytes]] = {}
-    for each in payloads:
+    for each in framed:
         id, body = wire.split(each)
         bodies.setdefault(id, []).append(body)
     writers = _known(lookup, bodies)

@@ -46,7 +46,7 @@ def _samples(source: Source, topic: str, spans: Spans) -> Iterator[pa.RecordBatc
     for number, span in largest:
         for end in _ends(span):
             for part in source.parts(topic, {number: end}, Predicate(None), Counts()):
-                yield from islice(part.read(Reading(committed=True)), 1)
+                yield from islice(part.read(Reading(committed=True, endless=True)), 1)
 
 
 def _ends(span: Span) -> list[Span]:
