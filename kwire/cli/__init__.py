@@ -6,6 +6,7 @@ one line on standard error says why; 2: the command line is wrong.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -50,6 +51,8 @@ COMMANDS: Final = {
 }
 """Subcommand -> what it does; its module is `kwire.cli.<name>`, with ``_`` for ``-``, or that in `_MODULES`."""
 INTERRUPTED: Final = 128 + 2  # as shells have it for SIGINT
+_OF_OUTPUT: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""Errors of a write to standard output. Commands report those of files that they write themselves."""
 _MODULES: Final = {
     "topic": "topics.command",
     "produce": "records.produce",
@@ -80,6 +83,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if sys.platform == "win32":
         print("kwire: Windows is not supported: kwire needs Linux (or macOS for development)", file=sys.stderr)
         return 1
+    if sys.stdout is None:  # closed (`>&-`): the next file or socket would be descriptor 1, and get what is printed
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:2] == ["__complete", "--"]:
         return int(import_module("kwire.cli.completions.command").complete(arguments[2:]))
@@ -99,6 +104,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader has closed the pipe (`kwire cluster status | head`)
         _forget_output()
         return 0
+    except OSError as error:
+        if error.filename is not None or error.errno not in _OF_OUTPUT:
+            raise
+        _forget_output()
+        return fail(f"standard output: {error.strerror}")
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -140,9 +150,10 @@ def _parser(arguments: Sequence[str]) -> tuple[argparse.ArgumentParser, Mapping[
     import argparse
 
     from kwire import __version__
+    from kwire.cli.parser import Parser
 
     style = partial(argparse.HelpFormatter, width=_help_width())
-    parser = argparse.ArgumentParser(prog="kwire", description="A Kafka broker in Python.", formatter_class=style)
+    parser = Parser(prog="kwire", description="A Kafka broker in Python.", formatter_class=style)
     parser.add_argument("--version", action="version", version=f"kwire {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, summary in COMMANDS.items():

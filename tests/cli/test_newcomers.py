@@ -37,7 +37,7 @@ def test_a_file_is_named_as_for_kafkas_script(kwire_command: Command, tmp_path: 
         (["start", *ANY_PORT, "--data-dir", "file"], 1, "file cannot be used: it is a file, not a directory"),
         (["start", *ANY_PORT, "--data-dir", "file/below"], 1, "file/below cannot be used: Not a directory"),
         (["start", *ANY_PORT, "--data-dir", "/proc/none"], 1, "/proc/none cannot be used: "),
-        (["start", "--confg", "x"], 2, "usage: kwire start "),
+        (["start", "--confg", "x"], 2, "kwire: unrecognized arguments: --confg (see kwire start --help)\n"),
         (["ping", "nowhere"], 1, "'nowhere' is not HOST:PORT"),
         (["ping", "127.0.0.1:1"], 1, "kwire: 127.0.0.1:1: Connection refused\n"),
     ],
@@ -49,7 +49,7 @@ def test_what_is_wrong_is_one_clear_line(
     result = kwire_command.run(*arguments)
     assert (result.returncode, result.stdout) == (status, "")
     assert words in result.stderr
-    assert status == 2 or result.stderr.count("\n") == 1
+    assert result.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(

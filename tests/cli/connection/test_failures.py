@@ -147,4 +147,4 @@ def test_wrong_usage_has_its_own_status(words: list[str], capsys: pytest.Capture
         main(words)
     assert ended.value.code == 2
     output = capsys.readouterr()
-    assert output.out == "" and output.err.startswith("usage: kwire")
+    assert output.out == "" and output.err.startswith("kwire: ") and output.err.count("\n") == 1

@@ -39,7 +39,7 @@ class Records:
         process = subprocess.Popen(
             [sys.executable, "-m", "kwire", *arguments],
             cwd=self._command.directory,
-            env=self._command.environment(KWIRE_BOOTSTRAP_SERVER=self._bootstrap),
+            env=self.environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -47,6 +47,10 @@ class Records:
         )
         self._command.processes.append(process)  # type: ignore[arg-type]
         return process
+
+    def environment(self) -> dict[str, str]:
+        """That of a command beside the broker."""
+        return self._command.environment(KWIRE_BOOTSTRAP_SERVER=self._bootstrap)
 
     def done(self, *arguments: str, stdin: bytes = b"") -> bytes:
         """What a command has printed that ran to its end."""
@@ -110,6 +114,29 @@ def test_ctrl_c_in_the_middle_of_a_batch_says_what_is_written(records: Records) 
     assert status == 130 and match is not None, line
     assert int(match[1]) > 0
     assert records.values() == lines.splitlines()[: int(match[1])]
+
+
+@pytest.mark.parametrize(
+    "command", [("consume", "t"), ("topic", "list"), ("group", "list", "-o", "json")], ids=" ".join
+)
+def test_a_full_disk_is_one_line_and_a_closed_output_is_nobodys(records: Records, command: tuple[str, ...]) -> None:
+    records.done("produce", "t", stdin=b"line\n" * 100_000)
+    for redirection, expected in (
+        (">/dev/full", (1, "kwire: standard output: No space left on device\n")),
+        (">&-", (0, "")),
+    ):
+        limit = ("--until-end",) if command[0] == "consume" else ()
+        words = " ".join([sys.executable, "-m", "kwire", *command, *limit, redirection])
+        done = subprocess.run(
+            words,
+            shell=True,
+            check=False,
+            env=records.environment(),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+        )
+        assert (done.returncode, done.stderr) == expected
 
 
 def test_a_closed_pipe_is_no_failure(records: Records) -> None:
