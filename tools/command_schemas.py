@@ -22,26 +22,33 @@ from kwire.archive.command import Archived
 from kwire.archive.restoring.restore import Restored
 from kwire.audit.rows import AuditRow
 from kwire.cli.acl import AclRow
+from kwire.cli.adopt import AdoptedRow
 from kwire.cli.bench.measuring import EndToEnd, Throughput
-from kwire.cli.cluster import ClusterStatus
+from kwire.cli.cluster import ClusterStatus, UnregisteredBroker
 from kwire.cli.configs.actions import ChangedConfig, ResourceRow
 from kwire.cli.configs.requests import ConfigRow
 from kwire.cli.groups.deletion import DeletedGroup, DeletedOffset
 from kwire.cli.groups.description import DescribedGroup, GroupRow
 from kwire.cli.groups.lag import LagRow
 from kwire.cli.groups.seeking import SeekRow
-from kwire.cli.profiles.command import ProfileRow
+from kwire.cli.ping import PingRow
+from kwire.cli.profiles.command import DeletedProfile, ProfileRow, UsedProfile
 from kwire.cli.quota import QuotaRow
 from kwire.cli.records.producing import Written
 from kwire.cli.schemas.rows import CheckedSchema, DeletedVersion, RegisteredSchema, ShownSchema, SubjectRow
 from kwire.cli.topics.rows import AlteredTopic, DeletedTopic, DescribedTopic, TopicRow, TrimmedPartition
 from kwire.cli.transactions.actions import AbortedTransaction, DescribedTransaction, TransactionRow
 from kwire.cli.transactions.hanging import OpenTransaction
-from kwire.cli.user import UserRow
+from kwire.cli.user import DeletedUser, UserRow
+from kwire.cli.verify_log import VerifiedDirectory
+from kwire.cli.zookeeper import ProtectedNodes
+from kwire.log.verification.offline import Finding
 
 FILE: Final = ROOT / "docs" / "command_line.schema.json"
 LISTS: Final[dict[str, type]] = {
+    "acl add": AclRow,
     "acl list": AclRow,
+    "acl remove": AclRow,
     "audit": AuditRow,
     "backup list": BackupRow,
     "config get": ConfigRow,
@@ -55,7 +62,9 @@ LISTS: Final[dict[str, type]] = {
     "group list": GroupRow,
     "group seek": SeekRow,
     "profile list": ProfileRow,
+    "quota add": QuotaRow,
     "quota list": QuotaRow,
+    "quota remove": QuotaRow,
     "schema delete": DeletedVersion,
     "schema list": SubjectRow,
     "topic alter": AlteredTopic,
@@ -69,10 +78,13 @@ LISTS: Final[dict[str, type]] = {
     "txn describe": DescribedTransaction,
     "txn find-hanging": OpenTransaction,
     "txn list": TransactionRow,
+    "user add": UserRow,
+    "user delete": DeletedUser,
     "user list": UserRow,
 }
 """Commands that print an array, and their rows."""
 OBJECTS: Final[dict[str, type]] = {
+    "adopt": AdoptedRow,
     "archive": Archived,
     "backup create": Created,
     "backup restore": RestoredDirectory,
@@ -80,11 +92,17 @@ OBJECTS: Final[dict[str, type]] = {
     "bench latency": EndToEnd,
     "bench produce": Throughput,
     "cluster status": ClusterStatus,
+    "cluster unregister": UnregisteredBroker,
+    "ping": PingRow,
     "produce": Written,
+    "profile delete": DeletedProfile,
+    "profile set": ProfileRow,
+    "profile use": UsedProfile,
     "restore": Restored,
     "schema check": CheckedSchema,
     "schema register": RegisteredSchema,
     "schema show": ShownSchema,
+    "zookeeper protect": ProtectedNodes,
 }
 """Commands that print one object."""
 _CONTENT: Final = {
@@ -131,7 +149,16 @@ def schemas() -> dict[str, Any]:
     """The schemas of all commands."""
     lists = {name: {"type": "array", "items": schema(row)} for name, row in LISTS.items()}
     objects = {name: schema(row) for name, row in OBJECTS.items()}
-    others = {"consume": _record(), "sql": {"type": "object"}}  # a query says which columns its rows have
+    anything = {"type": "object"}  # a query says which columns its rows have, a file what its lines are
+    verified = {"anyOf": [schema(Finding), schema(VerifiedDirectory)]}
+    others = {
+        "consume": _record(),
+        "dump-log": anything,
+        "log dump": anything,
+        "log verify": verified,
+        "sql": anything,
+        "verify-log": verified,
+    }
     arrays = {name: {"type": "array", "items": items} for name, items in others.items()}
     return dict(sorted({**lists, **objects, **arrays}.items()))
 

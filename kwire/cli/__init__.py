@@ -84,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("kwire: Windows is not supported: kwire needs Linux (or macOS for development)", file=sys.stderr)
         return 1
     if sys.stdout is None:  # closed (`>&-`): the next file or socket would be descriptor 1, and get what is printed
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:2] == ["__complete", "--"]:
         return int(import_module("kwire.cli.completions.command").complete(arguments[2:]))

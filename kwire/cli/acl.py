@@ -67,7 +67,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         each.add_argument("--deny", action="store_true", help="entries that forbid")
         place.add_arguments(each)
     remove.add_argument("--all", action="store_true", help="confirm that all entries are to be removed")
-    output.add_arguments(listed)
+    for each in (add, remove, listed):
+        output.add_arguments(each)
     listed.add_argument("--json", action="store_const", const="json", dest="output", help="short for -o json")
 
 
@@ -86,9 +87,9 @@ async def _run(arguments: argparse.Namespace) -> int:
         raise ValueError("name the entries to remove, or give --all")
     async with place.opened(arguments, _in_cluster, _in_store) as acls:
         if action == "add":
-            _report("added", await acls.add(bindings))
+            _report("added", await acls.add(bindings), arguments.output)
         elif action == "remove":
-            _report("removed", await acls.remove(filters))
+            _report("removed", await acls.remove(filters), arguments.output)
         else:
             output.show([AclRow(*_words(each)) for each in await acls.select(filters)], arguments.output)
     return 0
@@ -207,6 +208,7 @@ def _word(name: str) -> str:
     return name.lower().replace("_", "-")
 
 
-def _report(done: str, bindings: Sequence[AclBinding]) -> None:
-    for each in bindings:
-        print(f"kwire {done}", *(f"{name}={word}" for name, word in zip(AclRow._fields, _words(each), strict=True)))
+def _report(done: str, bindings: Sequence[AclBinding], output_format: str) -> None:
+    rows = [AclRow(*_words(each)) for each in bindings]
+    lines = (" ".join(f"{name}={word}" for name, word in row._asdict().items()) for row in rows)
+    output.show_done(rows, output_format, (f"kwire {done} {line}" for line in lines))

@@ -14,9 +14,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kwire.cli import configuration, fail
+from kwire.cli import configuration, fail, output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +27,19 @@ NAMES_MAX: Final = 10
 """How many names are printed of each kind."""
 
 
+class AdoptedRow(NamedTuple):
+    """What was taken of a directory. ``metadata_end``: the end of Kafka's metadata, None if that had been taken before;
+    ``taken``: how much of each kind; ``left_out``: what was not taken, and why."""
+
+    directory: str
+    topics: int
+    partitions: int
+    bytes: int
+    metadata_end: int | None
+    taken: dict[str, int]
+    left_out: list[str]
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``kwire adopt``."""
     parser.add_argument("data_dir", metavar="DIR", help="an entry of Kafka's log.dirs")
@@ -35,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     configuration.add_set_argument(parser)
     text = "leave out ACLs, users and tokens, and accept that the cluster may become open to all"
     parser.add_argument("--without-security", action="store_true", help=text)
+    output.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -52,8 +66,24 @@ def run(arguments: argparse.Namespace) -> int:
         return fail(error)
     except OSError as error:
         return fail(f"{error.filename or arguments.data_dir}: {error.strerror or error}")
-    _tell(adopted)
+    if arguments.output == "table":
+        _tell(adopted)
+    else:
+        output.show_one(_row(adopted), arguments.output)
     return 0
+
+
+def _row(adopted: Adopted) -> AdoptedRow:
+    found, metadata, taken = adopted.found, adopted.metadata, adopted.taken
+    return AdoptedRow(
+        directory=found.path,
+        topics=len(adopted.topics),
+        partitions=sum(partition.topic in adopted.topics for partition in found.partitions),
+        bytes=sum(partition.size for partition in found.partitions),
+        metadata_end=None if metadata is None else metadata.end_offset,
+        taken={kind: taken.counts[kind] for kind in taken.names},
+        left_out=[str(each) for each in (*found.skipped, *taken.left_out)],
+    )
 
 
 def _tell(adopted: Adopted) -> None:
@@ -64,9 +94,8 @@ def _tell(adopted: Adopted) -> None:
         print(f"from Kafka's metadata up to offset {metadata.end_offset}:")
         for kind, names in taken.names.items():
             print(f"  {_counted(kind, names, taken.counts[kind])}")
-    size = sum(partition.size for partition in found.partitions)
-    partitions = sum(partition.topic in adopted.topics for partition in found.partitions)
-    print(f"kwire adopted topics={len(adopted.topics)} partitions={partitions} bytes={size} directory={found.path}")
+    row = _row(adopted)
+    print(f"kwire adopted topics={row.topics} partitions={row.partitions} bytes={row.bytes} directory={row.directory}")
 
 
 def _counted(kind: str, names: Sequence[str], count: int) -> str:

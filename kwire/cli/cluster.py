@@ -50,7 +50,8 @@ async def _unregister(cluster: Cluster, arguments: argparse.Namespace) -> int:
 
     response = await cluster.call(UnregisterBrokerRequest(broker_id=arguments.id))
     connection.check(response.error_code, f"broker {arguments.id}", response.error_message)
-    print(f"broker {arguments.id} is not expected any more; it registers again when it is started")
+    line = f"broker {arguments.id} is not expected any more; it registers again when it is started"
+    output.show_one_done(UnregisteredBroker(arguments.id), arguments.output, line)
     return 0
 
 
@@ -65,6 +66,12 @@ async def _status(cluster: Cluster, arguments: argparse.Namespace) -> int:
     else:
         output.show_one(found, arguments.output)
     return 0 if found.well else 1
+
+
+class UnregisteredBroker(NamedTuple):
+    """A broker of ``unregister``."""
+
+    broker: int
 
 
 class BrokerRow(NamedTuple):

@@ -8,13 +8,12 @@ object. A damaged file is printed up to the damage, which is reported on standar
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from collections.abc import Iterator
 from typing import Any
 
 from kwire.base.doors import Files
-from kwire.cli import fail
+from kwire.cli import fail, output
 from kwire.cli.record_decoders import decoder_for
 from kwire.codec.errors import CodecError
 from kwire.codec.records import iter_records
@@ -33,7 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``kwire dump-log``."""
     parser.add_argument("files", nargs="+", metavar="FILE", help="a segment, index, snapshot or checkpoint")
     parser.add_argument("--records", action="store_true", help="also the records of each batch")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    output.add_arguments(parser)
+    parser.add_argument("--json", action="store_const", const="jsonl", dest="output", help="short for -o jsonl")
     parser.add_argument(
         "--decoder",
         metavar="TOPIC",
@@ -44,10 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print every file; 1 if one of them is damaged or cannot be read."""
     status = 0
+    lines = output.Stream(arguments.output, as_text)
     for path in arguments.files:
         try:
             for line in dump(path, records=arguments.records, topic=arguments.decoder):
-                print(json.dumps(line, default=str) if arguments.json else as_text(line))
+                lines.add(line)
         except (CorruptLog, CorruptCheckpoint, CorruptSnapshot, CodecError, UnicodeDecodeError) as error:
             text = str(error)
             status = fail(text if path in text else f"{path}: {text}")
@@ -55,6 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise
         except OSError as error:
             status = fail(f"{path}: {error.strerror or error}")
+    lines.close()
     return status
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -51,6 +51,53 @@ def show_one(row: Any, output: str) -> None:
         _lines([row])
     else:
         _document(plain(row), output)
+
+
+def show_done(rows: Sequence[Any], output: str, lines: Iterable[str]) -> None:
+    """Print what a command has changed: in ``lines`` for people, as rows for programs."""
+    if output != "table":
+        show(rows, output)
+        return
+    for line in lines:
+        print(line)
+
+
+def show_one_done(row: Any, output: str, line: str | None) -> None:
+    """`show_done` of one thing. ``line``: None if people see nothing of it."""
+    if output != "table":
+        show_one(row, output)
+    elif line is not None:
+        print(line)
+
+
+class Stream:
+    """A list that is printed as it comes, however long it is. ``text`` is a line of it for people."""
+
+    def __init__(self, output: str, text: Callable[[dict[str, Any]], str]) -> None:
+        self._output = output
+        self._text = text
+        self._is_empty = True
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Print what comes next."""
+        if self._output == "table":
+            print(self._text(row))
+            return
+        from json import dumps
+
+        line = dumps(row, default=str, ensure_ascii=self._output != "yaml")
+        if self._output == "json":
+            print("[" if self._is_empty else ",", f"  {line}", sep="\n", end="")
+        else:  # JSON is a part of YAML
+            print(f"- {line}" if self._output == "yaml" else line)
+        self._is_empty = False
+
+    def close(self) -> None:
+        """Print what comes after the last one."""
+        if self._output == "json":
+            print("[]" if self._is_empty else "\n]")
+        elif self._output == "yaml" and self._is_empty:
+            print("[]")
 
 
 def plain(value: Any) -> Any:

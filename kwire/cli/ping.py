@@ -13,10 +13,10 @@ import socket
 import struct
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kwire.base.addresses import parse_address
-from kwire.cli import connection, fail
+from kwire.cli import connection, fail, output
 from kwire.cli.connection.options import Settings, settings
 
 if TYPE_CHECKING:
@@ -30,6 +30,13 @@ _CLOSED = "the connection was closed without a response"
 _RESPONSE = struct.Struct(">iihi")  # size, correlation id, error code, number of APIs
 
 
+class PingRow(NamedTuple):
+    """A broker that has responded."""
+
+    broker: str
+    apis: int
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``kwire ping``."""
     parser.add_argument("address", metavar="HOST:PORT", nargs="?", help="short for --bootstrap-server HOST:PORT")
@@ -37,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wait", metavar="SECONDS", type=float, default=0.0, help="keep trying for so long (default: 0)"
     )
+    output.add_arguments(parser)
     connection.add_arguments(parser)
     parser.set_defaults(timeout=ATTEMPT_S)
 
@@ -63,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
             return fail(f"{text}: {error.strerror or str(error) or 'no response in time'}")
         except ValueError as error:  # a key store or trust store that cannot be used
             return fail(error)
-        print(f"{text} is a Kafka broker with {apis} APIs")
+        output.show_one_done(PingRow(text, apis), arguments.output, f"{text} is a Kafka broker with {apis} APIs")
         return 0
 
 

@@ -72,8 +72,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             text = f"of {what} without a limit of its own"
             one.add_argument(f"--default-{name}", action="store_true", help=text)
         place.add_arguments(each)
+        output.add_arguments(each)
     listed.add_argument("--json", action="store_true", help="print a JSON array by user, client id and address")
-    output.add_arguments(listed)
 
 
 def _limit(text: str) -> tuple[str, float]:
@@ -118,9 +118,10 @@ async def _alter(arguments: argparse.Namespace, done: str, names: Mapping[str, s
         before = (await quotas.select(names)).get(entity, {})
         await quotas.alter(entity, changes)
     whose = " ".join(f"{kind}={_shown(name)}" for kind, name in names.items())
-    for key, limit in changes.items():
-        if limit is not None or key in before:
-            print(f"kwire {done} {whose} {key}={_number(before[key] if limit is None else limit)}")
+    limits = {key: before.get(key) if limit is None else limit for key, limit in changes.items()}
+    changed = {key: limit for key, limit in limits.items() if limit is not None}
+    lines = (f"kwire {done} {whose} {key}={_number(limit)}" for key, limit in changed.items())
+    output.show_done(list(quota_rows({entity: changed})), arguments.output, lines)
 
 
 def _in_cluster(cluster: Cluster) -> RunningQuotas:

@@ -39,6 +39,13 @@ class UserRow(NamedTuple):
     iterations: int
 
 
+class DeletedUser(NamedTuple):
+    """A credential of ``delete``."""
+
+    user: str
+    mechanism: str
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``kwire user``."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
@@ -55,8 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         text = "only this mechanism (default: both); may be given twice"
         each.add_argument("--mechanism", action="append", choices=MECHANISM_NAMES, dest="mechanisms", help=text)
     listed = actions.add_parser("list", help="list the users and their mechanisms")
-    output.add_arguments(listed)
     for each in (add, delete, listed):
+        output.add_arguments(each)
         place.add_arguments(each)
 
 
@@ -91,9 +98,14 @@ async def _run(password: str, arguments: argparse.Namespace) -> int:
             await users.put(arguments.name, mechanisms, password, arguments.iterations)
         else:
             mechanisms = await users.delete(arguments.name, mechanisms)
-    done = "added" if arguments.action == "add" else "deleted"
-    for mechanism in mechanisms:
-        print(f"kwire {done} user={arguments.name} mechanism={mechanism.mechanism_name}")
+    names = [each.mechanism_name for each in mechanisms]
+    changed: list[UserRow | DeletedUser]
+    if arguments.action == "add":
+        done, changed = "added", [UserRow(arguments.name, name, arguments.iterations) for name in names]
+    else:
+        done, changed = "deleted", [DeletedUser(arguments.name, name) for name in names]
+    lines = (f"kwire {done} user={each.user} mechanism={each.mechanism}" for each in changed)
+    output.show_done(changed, arguments.output, lines)
     return 0
 
 

@@ -8,28 +8,42 @@ last object of totals.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
+from typing import Any, NamedTuple
 
 from kwire.base.doors import Files
-from kwire.cli import fail
+from kwire.cli import fail, output
 from kwire.log.common import names
 from kwire.log.verification.offline import DirectoryVerifier
+
+
+class VerifiedDirectory(NamedTuple):
+    """How much was verified, after the findings of a directory."""
+
+    directory: str
+    findings: int
+    partitions: int
+    segments: int
+    batches: int
+    records: int
+    bytes: int
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``kwire verify-log``."""
     parser.add_argument("directories", nargs="+", metavar="DIR", help="a directory of log.dirs")
     parser.add_argument("--deep", action="store_true", help="also unpack every batch and walk its records")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    output.add_arguments(parser)
+    parser.add_argument("--json", action="store_const", const="jsonl", dest="output", help="short for -o jsonl")
     parser.add_argument("--quiet", action="store_true", help="no progress on standard error")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Verify each directory; 1 if anything was found."""
     status = 0
+    rows = output.Stream(arguments.output, _as_text)
     for directory in arguments.directories:
         files = Files()
         if not files.is_dir(directory):
@@ -44,11 +58,12 @@ def run(arguments: argparse.Namespace) -> int:
             status = fail(f"{directory} is in use by a broker: stop it first")
             continue
         try:
-            status |= _verify(directory, arguments)
+            status |= _verify(directory, arguments, rows)
         except OSError as error:
             status = fail(f"{error.filename or directory}: {error.strerror or error}")
         finally:
             files.close(lock)
+    rows.close()
     return status
 
 
@@ -58,20 +73,23 @@ def _is_partition(directory: str, files: Files) -> bool:
     return any(name.endswith(names.LOG_SUFFIX) for name in files.listdir(directory))
 
 
-def _verify(directory: str, arguments: argparse.Namespace) -> int:
+def _verify(directory: str, arguments: argparse.Namespace, rows: output.Stream) -> int:
     verifier = DirectoryVerifier(directory, deep=arguments.deep)
     verifier.run(None if arguments.quiet else _Progress())
     for finding in verifier.findings:
-        print(json.dumps(finding._asdict()) if arguments.json else f"{finding.path}: {finding.problem}")
-    totals, found = verifier.totals, len(verifier.findings)
-    if arguments.json:
-        print(json.dumps({"directory": directory, "findings": found, **totals._asdict()}))
-    else:
-        print(
-            f"{directory}: {found} finding{'s' * (found != 1)} in {totals.partitions} partitions, {totals.segments} "
-            f"segments, {totals.batches} batches, {totals.records} records, {totals.bytes} bytes"
-        )
+        rows.add(finding._asdict())
+    rows.add(VerifiedDirectory(directory, len(verifier.findings), *verifier.totals)._asdict())
     return 1 if verifier.findings else 0
+
+
+def _as_text(row: dict[str, Any]) -> str:
+    if "problem" in row:
+        return f"{row['path']}: {row['problem']}"
+    total = VerifiedDirectory(**row)
+    return (
+        f"{total.directory}: {total.findings} finding{'s' * (total.findings != 1)} in {total.partitions} partitions,"
+        f" {total.segments} segments, {total.batches} batches, {total.records} records, {total.bytes} bytes"
+    )
 
 
 class _Progress:

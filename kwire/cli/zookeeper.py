@@ -8,18 +8,25 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from kwire.cli import configuration, fail, fail_with_file
+from kwire.cli import configuration, fail, fail_with_file, output
 
 if TYPE_CHECKING:
     from kwire.base.config import KafkaConfig
+
+
+class ProtectedNodes(NamedTuple):
+    """How many nodes have another ACL now."""
+
+    nodes: int
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``kwire zookeeper``."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     protect = actions.add_parser("protect", help="give older nodes the ACL that zookeeper.set.acl gives new ones")
+    output.add_arguments(protect)
     configuration.add_store_arguments(protect)
 
 
@@ -34,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
         return fail(error)
     except OSError as error:
         return fail_with_file(error)
-    print(f"kwire protected nodes={count}")
+    output.show_one_done(ProtectedNodes(count), arguments.output, f"kwire protected nodes={count}")
     return 0
 
 

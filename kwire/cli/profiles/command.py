@@ -34,11 +34,24 @@ class ProfileRow(NamedTuple):
     properties: dict[str, str]
 
 
+class UsedProfile(NamedTuple):
+    """The profile of commands that name none; None if there is none."""
+
+    profile: str | None
+
+
+class DeletedProfile(NamedTuple):
+    """A profile of ``delete``."""
+
+    name: str
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``kwire profile``."""
     group = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     parsers = {name: group.add_parser(name, help=text, description=text) for name, text in ACTIONS.items()}
-    output.add_arguments(parsers["list"])
+    for each in parsers.values():
+        output.add_arguments(each)
     parsers["set"].add_argument("name", metavar="PROFILE")
     parsers["set"].add_argument("properties", metavar="NAME=VALUE", nargs="+", type=actions.assignment)
     parsers["use"].add_argument("name", metavar="PROFILE", nargs="?")
@@ -54,19 +67,24 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.action == "list":
             output.show(_rows(content), arguments.output)
             return 0
+        changed: ProfileRow | UsedProfile | DeletedProfile
         if arguments.action == "set":
             profile = profiles.setdefault(arguments.name, {})
             profile.update(arguments.properties)
             profiles[arguments.name] = {name: value for name, value in profile.items() if value != ""}
+            [changed] = [row for row in _rows(content) if row.name == arguments.name]
         elif arguments.name is not None and arguments.name not in profiles:
             raise CommandError(f"{file}: there is no profile {arguments.name}")
         elif arguments.action == "use":
             content["profile"] = arguments.name
+            changed = UsedProfile(arguments.name)
         else:
+            changed = DeletedProfile(arguments.name)
             del profiles[arguments.name]
             if content.get("profile") == arguments.name:
                 content["profile"] = None
         _write(file, content)
+        output.show_one_done(changed, arguments.output, None)
     except CommandError as error:
         return fail(error)
     except OSError as error:
