@@ -4,6 +4,8 @@
   only ApiVersions responds to unknown versions.
 - A handler that returns its response at once costs no task: the response is passed on before `dispatch` returns. An
   awaitable takes a slot in the order of the connection.
+- Requests that take long wait for the next turn of the loop once others of their kind have had their share of this one
+  (`kwire.server.requests.turns`).
 - If a handler fails, the client gets its API's well-formed error response; unexpected failures are logged.
 
 What lives elsewhere: order, back-pressure and sending (`kwire.net`), what requests mean (`kwire.handlers`).
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from struct import Struct
 from struct import error as struct_error
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -20,28 +23,19 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from kwire.base.errors import ErrorCode
 from kwire.base.logging import DEBUG, TRACE, get_logger
 from kwire.base.metrics import FETCH_CONSUMER, FETCH_FOLLOWER
-from kwire.codec.error_counts import error_counter
 from kwire.codec.errors import CodecError
-from kwire.codec.protocol import (
-    ApiKey,
-    api_facts,
-    decode,
-    decode_request_header,
-    encode_parts,
-    request_class,
-    request_header_version,
-    response_class,
-    response_header_version,
-)
-from kwire.handlers.api import REQUEST_BUDGET, Api, CloseConnection, error_of
-from kwire.handlers.context import INSECURE, ConnectionSecurity, Decisions, RequestContext, Unthrottled
+from kwire.codec.protocol import ApiKey, decode, decode_request_header, encode_parts
+from kwire.handlers.api import REQUEST_BUDGET, CloseConnection, error_of
+from kwire.handlers.context import Unthrottled
 from kwire.handlers.slices import LARGE_BYTES, free_in_slices
-from kwire.net.addresses import client_host_text
-from kwire.net.connection import Connection, InvalidFrame, Slot
-from kwire.security.principals import ANONYMOUS, Principal
+from kwire.net.connection import Connection, InvalidFrame
+from kwire.security.principals import ANONYMOUS
+from kwire.server.requests.clients import Client
+from kwire.server.requests.exchange import Exchange
+from kwire.server.requests.routes import Route, api_name, frame_of, pack_header
+from kwire.server.requests.turns import LONG_S, Turns
 
 if TYPE_CHECKING:
-    from kwire.base.metrics import RequestMetrics
     from kwire.handlers.context import Services
     from kwire.handlers.data.produce.fast_path import Append
     from kwire.handlers.registry import Registry
@@ -50,8 +44,6 @@ if TYPE_CHECKING:
 
 _read_header = Struct(">hhih").unpack_from
 _HEADER_SIZE: Final = 10
-_pack_header = Struct(">ii").pack
-_pack_flexible_header = Struct(">iix").pack
 _pack_throttle = Struct(">i").pack
 
 _THROTTLE_SIZE: Final = 4
@@ -70,152 +62,7 @@ REQUEST_LOGGER: Final = "kafka.request.logger"
 """Kafka's logger of requests: DEBUG logs a line per request, TRACE also the request and the response."""
 
 
-class Client:
-    """What is known of the client of a connection."""
-
-    __slots__ = (
-        "decisions",
-        "endpoint",
-        "host_text",
-        "id",
-        "id_bytes",
-        "principal",
-        "security",
-        "software_name",
-        "software_version",
-    )
-
-    def __init__(self, principal: Principal, host: str, endpoint: tuple[str, int]) -> None:
-        self.principal = principal
-        self.decisions = Decisions()
-        self.security = INSECURE
-        self.host_text = client_host_text(host)
-        self.endpoint = endpoint
-        self.id_bytes: bytes | None = None
-        self.id: str | None = None
-        self.software_name = "unknown"
-        self.software_version = "unknown"
-
-    def identify(self, principal: Principal, security: ConnectionSecurity) -> None:
-        """Set who the client is. What was decided for another principal is forgotten."""
-        self.principal = principal
-        self.security = security
-        self.decisions = Decisions()
-
-
 C = TypeVar("C", bound=Client)
-
-
-class Route:
-    """An API in one version: everything that is looked up once."""
-
-    __slots__ = (
-        "api",
-        "count_errors",
-        "fast_path",
-        "flexible_header",
-        "key",
-        "metrics",
-        "name",
-        "of_followers",
-        "pack",
-        "request_class",
-        "response_class",
-        "response_header_size",
-        "tells_software",
-        "together",
-        "version",
-    )
-
-    def __init__(self, api: Api, version: int, metrics: RequestMetrics) -> None:
-        self.api = api
-        self.key = int(api.key)
-        self.version = version
-        self.name = api_name(api.key)
-        self.request_class = request_class(api.key)
-        self.response_class = response_class(api.key)
-        self.flexible_header = request_header_version(api.key, version) == 2
-        flexible = response_header_version(api.key, version) == 1
-        self.pack = _pack_flexible_header if flexible else _pack_header
-        self.response_header_size = 5 if flexible else 4
-        self.fast_path = None if api.fast_path is None else api.fast_path(version)
-        self.together = api.together
-        self.metrics = metrics
-        self.of_followers: Route | None = None  # of Fetch: the route of followers' requests, with metrics of their own
-        self.count_errors = error_counter(self.response_class, version)
-        self.tells_software = api.key == ApiKey.API_VERSIONS  # here, because a member of an enumeration is found slowly
-
-
-class Exchange(RequestContext):
-    """A request's context as handlers see it, and what the dispatcher needs to send the response."""
-
-    __slots__ = (
-        "_request",
-        "connection",
-        "encoded",
-        "is_refused",
-        "request_size",
-        "route",
-        "slot",
-        "started",
-        "waited",
-    )
-
-    def __init__(
-        self, services: Services, connection: Connection, route: Route, correlation_id: int, started: float
-    ) -> None:
-        client: Client = connection.context
-        self.services = services
-        self.api_key = route.key
-        self.api_version = route.version
-        self.correlation_id = correlation_id
-        self.client_id = client.id
-        self.client_host = client.host_text
-        self.listener = connection.listener
-        self.principal = client.principal
-        self.decisions = client.decisions
-        self.security = client.security
-        self.endpoint = client.endpoint
-        self.connection_id = connection.id
-        self.software_name = client.software_name
-        self.software_version = client.software_version
-        self.throttle_time_ms = 0
-        self.charged = None
-        self.wake_early = None
-        self.exclusive = False
-        self.connection = connection
-        self.route = route
-        self._request: Any = None
-        self.encoded: tuple[memoryview, int] | None = None  # the frame and where its body begins, until it is decoded
-        self.request_size = 0
-        self.slot: Slot | None = None
-        self.started = started
-        self.waited = 0.0  # seconds in purgatory
-        self.is_refused = False  # an operation on the cluster was denied
-
-    @property
-    def request(self) -> Any:
-        """The request; what a fast path has understood is only decoded if somebody wants to see it. CodecError."""
-        if self.encoded is not None:
-            frame, position = self.encoded
-            self.request, _ = decode(self.route.request_class, self.api_version, frame, position, REQUEST_BUDGET)
-        return self._request
-
-    @request.setter
-    def request(self, request: Any) -> None:
-        self._request, self.encoded = request, None
-
-    def busy_s(self) -> float:
-        """The seconds spent on this request; as in Kafka, what is done after it has waited does not count."""
-        waited = self.waited
-        if waited < 0:  # it waits since then
-            return -waited - self.started
-        return self.services.doors.clock.perf_counter() - self.started - waited
-
-
-def api_name(key: int) -> str:
-    """Kafka's name of an API: ``OffsetCommit``."""
-    return "".join(word.capitalize() for word in api_facts(key).stem.split("_"))
 
 
 class Dispatcher:
@@ -240,6 +87,7 @@ class Dispatcher:
         self._quotas = services.quotas
         self.pipelined_keys = registry.pipelined_keys
         self._appends: list[Append] = []
+        self._turns = Turns()
         self.pending: dict[asyncio.Future[Any], Exchange] = {}  # also keeps tasks alive
 
     # -- a request comes --------------------------------------------------------------------------------------------
@@ -291,8 +139,32 @@ class Dispatcher:
                 request = exchange.request
                 if request.replica_state.replica_id >= 0 or request.replica_id >= 0:  # inline: every Fetch comes here
                     route = exchange.route = followers
+            if route.takes_long and self._turns.is_over:
+                exchange.slot = connection.defer(pipelined=False)
+                self._turns.wait(partial(self._begin_late, exchange))
+                return
             response = self._handle(exchange)
         self._begun(exchange, response)
+
+    def _begin_late(self, exchange: Exchange) -> None:
+        """Handle a request that has waited for its turn, unless its client has gone. The wait is not part of its
+        time."""
+        if exchange.connection.closed:
+            return
+        exchange.started = self._clock()
+        try:
+            self._begun(exchange, self._handle(exchange))
+        except Exception:
+            self._log.exception("closing connection: request failed", connection=exchange.connection.id)
+            exchange.connection.close()
+
+    def _took(self, exchange: Exchange, seconds: float) -> None:
+        """Note how much of this turn a request took that did not come alone. Produce never waits, for that would undo
+        its pipeline."""
+        route = exchange.route
+        route.takes_long = seconds >= LONG_S and not route.api.pipelined
+        if route.takes_long:
+            self._turns.spend(seconds)
 
     def _answer_quickly(
         self, connection: Connection, route: Route, request_size: int, parts: list[Part], size: int, started: float
@@ -429,7 +301,7 @@ class Dispatcher:
         from kwire.handlers.cluster.api_versions import unsupported_version
 
         body = encode_parts(unsupported_version(), 0)[0]
-        connection.send([_pack_header(len(body) + 4, correlation_id) + body], len(body) + 8)
+        connection.send([pack_header(len(body) + 4, correlation_id) + body], len(body) + 8)
 
     # -- it is handled ----------------------------------------------------------------------------------------------
 
@@ -465,13 +337,17 @@ class Dispatcher:
     def _wait(self, exchange: Exchange, awaited: Awaitable[Any]) -> None:
         """Send the response when the awaitable is done."""
         api = exchange.route.api
-        exchange.slot = exchange.connection.defer(api.pipelined and not exchange.exclusive)
+        if exchange.slot is None:
+            exchange.slot = exchange.connection.defer(api.pipelined and not exchange.exclusive)
         future: asyncio.Future[Any] = asyncio.ensure_future(awaited)
         self.pending[future] = exchange
         if api.cancel_on_disconnect:
             exchange.slot.cancel = future.cancel
         exchange.slot.wake_early = exchange.wake_early
-        exchange.waited = -self._clock()
+        now = self._clock()
+        exchange.waited = -now
+        if not exchange.connection.is_alone:
+            self._took(exchange, now - exchange.started)
         future.add_done_callback(self._done)
 
     def _done(self, future: asyncio.Future[Any]) -> None:
@@ -528,6 +404,8 @@ class Dispatcher:
         total = self._clock() - exchange.started
         waited = exchange.waited
         metrics.record(route.version, int((total - waited) * 1e6), int(waited * 1e6))
+        if not waited and not exchange.connection.is_alone:
+            self._took(exchange, total)
         if route.tells_software:
             client: Client = exchange.connection.context
             client.software_name, client.software_version = exchange.software_name, exchange.software_version
@@ -574,19 +452,3 @@ class Dispatcher:
             frame = frame_of(route, exchange.correlation_id, response)
         route.count_errors(response, route.metrics.errors)
         return frame
-
-
-def frame_of(
-    route: Route, correlation_id: int, response: Any, encoded: list[Any] | None = None
-) -> tuple[list[Part], int]:
-    """The frame of a response in parts, and its size. ``encoded``: its body, if that is known."""
-    parts: list[Any] = encoded or encode_parts(response, route.version)
-    size = route.response_header_size
-    for part in parts:
-        size += part.size if hasattr(part, "size") else len(part)
-    head = route.pack(size, correlation_id)
-    if parts and parts[0].__class__ is bytes and len(parts[0]) < 65536:
-        parts[0] = head + parts[0]
-    else:
-        parts.insert(0, head)
-    return parts, size + 4

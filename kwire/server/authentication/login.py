@@ -45,7 +45,7 @@ from kwire.handlers.cluster import api_versions
 from kwire.handlers.context import RequestContext
 from kwire.net.connection import InvalidFrame
 from kwire.security.errors import AuthenticationError, InvalidCredentials
-from kwire.server.dispatch import api_name
+from kwire.server.requests.routes import api_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -28,7 +28,7 @@ from kwire.handlers.context import ConnectionSecurity
 from kwire.net.connection import InvalidFrame
 from kwire.server.authentication.login import Login, LoginRules, Reply, Session, Step
 from kwire.server.authentication.metrics import LoginMetrics
-from kwire.server.dispatch import Client
+from kwire.server.requests.clients import Client
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable

@@ -16,9 +16,9 @@ from kwire.security.client import GSSAPI, OAUTHBEARER, PLAIN
 from kwire.security.names.distinguished import subject_name
 from kwire.security.names.mapping import parse_mapping_rules
 from kwire.security.principals import ANONYMOUS, USER_TYPE, Principal
-from kwire.server.dispatch import Client
 from kwire.server.listeners.security import jaas_property, mechanism_value
 from kwire.server.listeners.tls import DAY_S, ListenerTls
+from kwire.server.requests.clients import Client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -18,7 +18,7 @@ from kwire.handlers.audit import changes
 from kwire.handlers.configs import alter_client_quotas, describe_client_quotas
 from kwire.quotas.entities import CLIENT_ID, QuotaEntity
 from kwire.quotas.limits import ClientLimits
-from kwire.server import dispatch
+from kwire.server.requests import routes
 from tests.server.conftest import Brokers
 
 EVERYTHING = DescribeClientQuotasRequest(components=[])
@@ -121,7 +121,7 @@ async def test_a_response_in_slices_is_encoded_anew_only_if_its_client_is_thrott
         encoded.append(type(message))
         return protocol.encode_parts(message, version, prefix)
 
-    monkeypatch.setattr(dispatch, "encode_parts", noted)
+    monkeypatch.setattr(routes, "encode_parts", noted)
     response = await client.call(EVERYTHING, 1)
     assert len(response.entries) == 3
     assert (response.throttle_time_ms > 0) is throttled

@@ -21,6 +21,7 @@ from kwire.codec.messages.delete_topics_request import DeleteTopicsRequest, Dele
 from kwire.handlers import envelopes, forwarding, large_requests, slices
 from kwire.handlers.topics import create_topics, delete_topics
 from kwire.server import dispatch
+from kwire.server.requests import routes
 from tests.server.access.guarded_cluster import GuardedCluster
 
 NAMES = ["a", "b", "not/legal", "c", "d", "d"]
@@ -94,7 +95,7 @@ async def test_the_responses_are_those_to_small_requests(client: RawClient, monk
     monkeypatch.setattr(forwarding, "encode_in_slices", noting(steps, encoding, protocol.encode_in_slices))
     monkeypatch.setattr(create_topics, "SLICE_TOPICS", 2)
     monkeypatch.setattr(delete_topics, "SLICE_TOPICS", 2)
-    monkeypatch.setattr(dispatch, "encode_parts", noted_parts)
+    monkeypatch.setattr(routes, "encode_parts", noted_parts)
     assert await life(client) == at_once
     assert [each.error_code for each in at_once[0].topics] == [0, 0, 17, 0, 42]
     for name in ("forwarding encodes", "request in an Envelope", "response in an Envelope"):
