@@ -97,8 +97,11 @@ def run(arguments: argparse.Namespace) -> int:
 
     try:
         return serve(arguments, list(targets(arguments)))
-    except (CommandError, StartFailure) as error:
+    except CommandError as error:
         return fail(error)
+    except StartFailure as error:
+        fail(error)
+        return error.status
 
 
 def targets(arguments: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Iterator[Target]:

@@ -14,7 +14,7 @@ import uvicorn
 
 from kwire.base.addresses import Address
 from kwire.base.processes.priority import step_back, yield_to_others
-from kwire.cli.running.web import ReadyServer, StartFailure, bound_socket, check_tls, server_config
+from kwire.cli.running.web import ReadyServer, StartFailure, WrongOptions, bound_socket, check_tls, server_config
 from kwire.cli.start import loop_factory
 from kwire.console.access import Access
 from kwire.console.app import Console, Settings
@@ -84,7 +84,7 @@ def _check_login(targets: Sequence[Target], address: Address, secure: bool) -> N
     if reason is not None:
         raise StartFailure(reason)
     if not secure and not ip_address(address.host.partition("%")[0]).is_loopback:
-        raise StartFailure("--login beyond this machine needs --tls-cert and --tls-key: passwords are sent")
+        raise WrongOptions("--login beyond this machine needs --tls-cert and --tls-key: passwords are sent")
 
 
 def _shown(address: Address, allowed: Sequence[str]) -> str:

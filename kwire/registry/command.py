@@ -59,5 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     try:
         return serve(arguments)
-    except (CommandError, StartFailure) as error:
+    except CommandError as error:
         return fail(error)
+    except StartFailure as error:
+        fail(error)
+        return error.status

@@ -11,7 +11,7 @@ from typing import Final
 from kwire.base.addresses import Address, parse_address
 from kwire.base.logging import configure
 from kwire.cli.connection import options
-from kwire.cli.running.web import ReadyServer, StartFailure, bound_socket, check_tls, server_config
+from kwire.cli.running.web import ReadyServer, StartFailure, WrongOptions, bound_socket, check_tls, server_config
 from kwire.cli.start import loop_factory
 from kwire.registry.access import UsersUnreadable, read_users
 from kwire.registry.app import RegistryApp
@@ -65,7 +65,7 @@ def _identity(address: Address, advertised: str | None, secure: bool) -> Identit
         try:
             address = parse_address(advertised)
         except ValueError as error:
-            raise StartFailure(f"--advertise: {error}") from None
+            raise WrongOptions(f"--advertise: {error}") from None
     host = socket.gethostname() if address.host in _EVERYWHERE else address.host
     return Identity("https" if secure else "http", host, address.port)
 

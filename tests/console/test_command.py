@@ -83,16 +83,18 @@ def test_its_one_line_has_the_address_with_the_token(processes: list[subprocess.
 
 
 @pytest.mark.parametrize(
-    ("words", "reason"),
+    ("words", "status", "reason"),
     [
-        (["--listen", "nonsense"], "--listen: 'nonsense' is not HOST:PORT"),
-        (["--listen", "127.0.0.1:0", "--tls-cert", "none.pem"], "--tls-cert and --tls-key belong together"),
-        (["--tls-cert", "none.pem", "--tls-key", "none.pem"], "none.pem, none.pem: No such file or directory"),
-        (["--profile", "no-such"], "there is no profile no-such"),
+        (["--listen", "nonsense"], 2, "--listen: 'nonsense' is not HOST:PORT"),
+        (["--listen", "127.0.0.1:0", "--tls-cert", "none.pem"], 2, "--tls-cert and --tls-key belong together"),
+        (["--tls-cert", "none.pem", "--tls-key", "none.pem"], 1, "none.pem, none.pem: No such file or directory"),
+        (["--profile", "no-such"], 1, "there is no profile no-such"),
     ],
 )
-def test_what_cannot_be_served_is_one_line(words: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["console", *words]) == 1
+def test_what_cannot_be_served_is_one_line(
+    words: list[str], status: int, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["console", *words]) == status
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("kwire: ")

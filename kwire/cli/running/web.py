@@ -20,7 +20,15 @@ CONNECTIONS_MAX: Final = 256
 
 
 class StartFailure(Exception):
-    """Nothing can be served. The message is one line."""
+    """Nothing can be served. The message is one line; ``status`` is the command's."""
+
+    status = 1
+
+
+class WrongOptions(StartFailure):
+    """The options are wrong, whatever the machine and the cluster are like."""
+
+    status = 2
 
 
 class ReadyServer(uvicorn.Server):
@@ -76,7 +84,7 @@ def check_tls(certificate: str | None, key: str | None) -> bool:
     if certificate is None and key is None:
         return False
     if certificate is None or key is None:
-        raise StartFailure("--tls-cert and --tls-key belong together")
+        raise WrongOptions("--tls-cert and --tls-key belong together")
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
     except ssl.SSLError as error:
@@ -91,7 +99,7 @@ def bound_socket(listen: str) -> socket.socket:
     try:
         address = parse_address(listen)
     except ValueError as error:
-        raise StartFailure(f"--listen: {error}") from None
+        raise WrongOptions(f"--listen: {error}") from None
     try:
         family, kind, protocol, _, name = socket.getaddrinfo(
             address.host or None, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

@@ -57,8 +57,13 @@ def config_of(state: State, name: str | None) -> dict[str, Any]:
     """The configuration that holds for a subject."""
     found = dict(_DEFAULT)
     for scope in reversed(_scopes(name)):
-        found.update(state.configs.get(scope, {}))
+        found.update(_fields(state, scope))
     return found
+
+
+def _fields(state: State, key: str | None) -> dict[str, Any]:
+    """What a record configures: without the subject, which newer registries write beside it."""
+    return {name: value for name, value in state.configs.get(key, {}).items() if name != "subject"}
 
 
 def mode_of(state: State, name: str | None) -> str:
@@ -75,7 +80,7 @@ def show_config(state: State, name: str | None, *, default_to_global: bool) -> d
         return config_of(state, name)
     if key not in state.configs:
         raise failures.no_level(str(name))
-    return dict(state.configs[key])
+    return _fields(state, key)
 
 
 def set_config(state: State, name: str | None, body: Any) -> Change:
@@ -104,7 +109,7 @@ def delete_config(state: State, name: str | None) -> Change:
     key = scope_key(name)
     if key is not None and key not in state.configs:
         raise failures.no_subject(str(name))
-    was = {**_DEFAULT, **state.configs.get(key, {})} if key is None else dict(state.configs[key])
+    was = {**(_DEFAULT if key is None else {}), **_fields(state, key)}
     return Change([Record(records.key(records.CONFIG, key), None)], was)
 
 
