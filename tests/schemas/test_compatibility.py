@@ -19,6 +19,15 @@ def message(*fields: str) -> str:
     return f'syntax = "proto3"; message Order {{ {" ".join(fields)} }}'
 
 
+def packaged(name: str) -> str:
+    return f'syntax = "proto3"; package {name}; message Order {{ .{name}.Order a = 1; }}'
+
+
+def recursive(kind: str | list[str]) -> str:
+    """An object or (``kind``) something else, which has itself in it."""
+    return json.dumps({"type": kind, "properties": {"next": {"$ref": "#"}}, "additionalProperties": False})
+
+
 def document(required: list[str], **properties: str) -> str:
     typed = {name: {"type": kind} for name, kind in properties.items()}
     return json.dumps({"type": "object", "properties": typed, "required": required, "additionalProperties": False})
@@ -41,10 +50,16 @@ NOTHING = {"NONE"}
         ("AVRO", avro(("a", "int")), avro(("a", "string")), NOTHING),
         ("PROTOBUF", message("int32 a = 1;"), message("int32 a = 1;", "string b = 2;"), BOTH),
         ("PROTOBUF", message("int32 a = 1;"), message("string a = 1;"), NOTHING),
+        ("PROTOBUF", packaged("a"), packaged("b"), BOTH),
         ("JSON", document([], a="integer"), document([], a="integer", b="string"), READS_OLD),
         ("JSON", document([], a="integer"), document(["a"], a="integer"), IS_READ),
         ("JSON", document([], a="integer"), document([], a="number"), READS_OLD),
         ("JSON", document([], a="integer"), document([], a="string"), NOTHING),
+        ("JSON", '{"type": "string", "enum": ["a"]}', '{"type": "string"}', READS_OLD),
+        ("JSON", '{"type": "string", "enum": ["a"]}', '{"type": "string", "enum": ["a", "b"]}', READS_OLD),
+        ("JSON", '{"type": "string", "enum": ["a"]}', '{"type": "integer", "enum": ["a"]}', NOTHING),
+        ("JSON", '{"type": "string", "not": {"maxLength": 1}}', '{"type": "string"}', READS_OLD),
+        ("JSON", recursive("object"), recursive(["object", "null"]), READS_OLD),
     ],
 )
 def test_what_may_follow(type: str, old: str, new: str, allowed: set[str]) -> None:

@@ -39,7 +39,7 @@ def _is_one_of_several(context: Context, before: Shape, after: Shape) -> bool:
     if (before.kind == COMBINED) == (after.kind == COMBINED):
         return False
     combination = before if before.kind == COMBINED else after
-    if len(combination.parts) > 1 and (combination is before or combination.criterion == "allOf"):
+    if len(combination.parts) > 1 and (combination is before) != (combination.criterion == "allOf"):
         return False
     for part in combination.parts:
         apart = context.apart()
@@ -47,7 +47,7 @@ def _is_one_of_several(context: Context, before: Shape, after: Shape) -> bool:
         if apart.is_compatible:
             context.take(apart)
             if len(combination.parts) > 1:
-                context.add("SUM_TYPE_EXTENDED")
+                context.add("PRODUCT_TYPE_NARROWED" if combination is before else "SUM_TYPE_EXTENDED")
             return True
     return False
 

@@ -23,6 +23,8 @@ OBJECT, ARRAY, STRING, NUMBER, BOOLEAN, NULL, CONDITIONAL = (
     "conditional",
 )
 _CRITERIA: Final = ("allOf", "anyOf", "oneOf")
+_ALONE: Final = ("enum", "const", "not")
+"""Words that make a schema of their own, whatever stands beside them."""
 _OBJECT_WORDS: Final = frozenset(
     {
         "properties",
@@ -89,6 +91,8 @@ class Documents:
     """The schema and those that it refers to, by their URLs and names."""
 
     def __init__(self, root: Any, others: Mapping[str, Any]) -> None:
+        self.shapes: dict[int, Shape] = {}
+        """By the identities of pieces, which the shapes keep: a walk knows by them where it has been."""
         self._by_url: dict[str, tuple[Any, str]] = {"": (root, "")}
         for name, value in others.items():
             self._add(name, value, name)
@@ -155,10 +159,10 @@ def shape(node: Node) -> Shape:
         return Shape(FALSE, node)
     if not isinstance(value, dict):
         raise SchemaError("a schema is an object, true or false")
-    combined = _combined(node)
-    if combined is not None:
-        return combined
-    return Shape(_kind(value), node)
+    known = node.documents.shapes.get(id(value))
+    if known is None:
+        known = node.documents.shapes[id(value)] = _combined(node) or Shape(_kind(value), node)
+    return known
 
 
 def _followed(node: Node) -> Node:
@@ -172,25 +176,22 @@ def _followed(node: Node) -> Node:
 
 
 def _combined(node: Node) -> Shape | None:
-    """A combination: allOf, anyOf, oneOf, a type array, or enum beside a type."""
+    """A combination: allOf, anyOf, oneOf, a type array, or enum, const and not beside anything else."""
     value = node.value
     found = [word for word in _CRITERIA if isinstance(value.get(word), list)]
-    if found:
-        rest = {name: each for name, each in value.items() if name not in _CRITERIA and name not in _ANNOTATIONS}
-        parts = [Shape(COMBINED, node, word, tuple(node.at(each) for each in value[word])) for word in found]
-        if len(parts) == 1 and not _constrains(rest):
-            return parts[0]
-        separate = [Node({word: value[word]}, node.base, node.documents) for word in found]
+    words = [*found, *(word for word in _ALONE if word in value)]
+    rest = {name: each for name, each in value.items() if name not in words and name not in _ANNOTATIONS}
+    if len(words) + _constrains(rest) > 1:
+        separate = [Node({word: value[word]}, node.base, node.documents) for word in words]
         if _constrains(rest):
             separate.insert(0, Node(rest, node.base, node.documents))
         return Shape(COMBINED, node, "allOf", tuple(separate))
+    for word in found:
+        return Shape(COMBINED, node, word, tuple(node.at(each) for each in value[word]))
     types = value.get("type")
     if isinstance(types, list):
-        rest = {name: each for name, each in value.items() if name != "type"}
-        parts_of_types = tuple(
-            Node({**_relevant(rest, each), "type": each}, node.base, node.documents) for each in types
-        )
-        return Shape(COMBINED, node, "anyOf", parts_of_types)
+        parts = (Node({**_relevant(rest, each), "type": each}, node.base, node.documents) for each in types)
+        return Shape(COMBINED, node, "anyOf", tuple(parts))
     return None
 
 
@@ -217,14 +218,14 @@ _ANNOTATIONS: Final = frozenset(
 def _constrains(value: Mapping[str, Any]) -> bool:
     """Whether what stands beside a combination says something itself."""
     words = set(value)
-    return "type" in words or "enum" in words or "const" in words or any(words & each for _, each in _WORDS)
+    return "type" in words or any(words & each for _, each in _WORDS)
 
 
 def _relevant(value: Mapping[str, Any], type: Any) -> dict[str, Any]:
     """The words that belong to one type."""
     kind = NUMBER if type == "integer" else type
     others = frozenset().union(*(words for name, words in _WORDS if name != kind))
-    return {name: each for name, each in value.items() if name not in others and name not in _ANNOTATIONS}
+    return {name: each for name, each in value.items() if name not in others and name != "type"}
 
 
 def _kind(value: Mapping[str, Any]) -> str:
@@ -232,7 +233,7 @@ def _kind(value: Mapping[str, Any]) -> str:
         return ENUM
     if "const" in value:
         return CONST
-    if "not" in value and "type" not in value:
+    if "not" in value:
         return NOT
     if "if" in value and "type" not in value:
         return CONDITIONAL

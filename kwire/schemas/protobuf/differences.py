@@ -48,10 +48,7 @@ class _Walk:
         self._entered: set[tuple[str, str]] = set()
 
     def files(self, original: FileDescriptor, update: FileDescriptor) -> Iterator[Incompatibility]:
-        """The changes of two files."""
-        if original.package != update.package:
-            detail = f"{original.package or 'none'} became {update.package or 'none'}"
-            yield Incompatibility("PACKAGE_CHANGED", "#/", detail)
+        """The changes of two files. Their packages are not in what is written."""
         yield from self._types(dict(original.message_types_by_name), dict(update.message_types_by_name), "#")
 
     def _types(self, originals: dict[str, Any], updates: dict[str, Any], path: str) -> Iterator[Incompatibility]:
