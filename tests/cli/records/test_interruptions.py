@@ -3,6 +3,7 @@ written is missing."""
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -98,6 +99,18 @@ def test_ctrl_c_ends_consume_after_whole_records(records: Records) -> None:
     process.send_signal(signal.SIGINT)
     assert ended(process) == (130, "")
     assert process.stdout is not None and process.stdout.read() == b""
+
+
+def test_a_member_that_is_terminated_commits_and_leaves_its_group(records: Records) -> None:
+    records.done("produce", "t", stdin=b"a\nb\n")
+    process = records.begin("consume", "t", "-g", "g")
+    assert read_lines(process, 2) == [b"a\n", b"b\n"]
+    process.terminate()
+    assert ended(process) == (128 + signal.SIGTERM, "")
+    [group] = json.loads(records.done("group", "list", "-o", "json"))
+    assert group["state"] == "Empty"
+    [partition] = json.loads(records.done("group", "lag", "g", "-o", "json"))
+    assert partition["committed"] == 2
 
 
 def test_ctrl_c_in_the_middle_of_a_batch_says_what_is_written(records: Records) -> None:
