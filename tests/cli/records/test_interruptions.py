@@ -129,27 +129,18 @@ def test_ctrl_c_in_the_middle_of_a_batch_says_what_is_written(records: Records) 
     assert records.values() == lines.splitlines()[: int(match[1])]
 
 
-@pytest.mark.parametrize(
-    "command", [("consume", "t"), ("topic", "list"), ("group", "list", "-o", "json")], ids=" ".join
-)
-def test_a_full_disk_is_one_line_and_a_closed_output_is_nobodys(records: Records, command: tuple[str, ...]) -> None:
+def test_a_full_disk_is_one_line_and_a_closed_output_no_failure(records: Records) -> None:
     records.done("produce", "t", stdin=b"line\n" * 100_000)
-    for redirection, expected in (
-        (">/dev/full", (1, "kwire: standard output: No space left on device\n")),
-        (">&-", (0, "")),
-    ):
-        limit = ("--until-end",) if command[0] == "consume" else ()
-        words = " ".join([sys.executable, "-m", "kwire", *command, *limit, redirection])
-        done = subprocess.run(
-            words,
-            shell=True,
-            check=False,
-            env=records.environment(),
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-        )
-        assert (done.returncode, done.stderr) == expected
+    for command in ("consume t --until-end", "topic list"):
+        for redirection, expected in (
+            (">/dev/full", (1, b"kwire: standard output: No space left on device\n")),
+            (">&-", (0, b"")),
+        ):
+            words = f"{sys.executable} -m kwire {command} {redirection}"
+            done = subprocess.run(
+                words, shell=True, check=False, env=records.environment(), capture_output=True, timeout=PATIENCE_S
+            )
+            assert (done.returncode, done.stderr) == expected, words
 
 
 def test_a_closed_pipe_is_no_failure(records: Records) -> None:
