@@ -16,6 +16,7 @@ import argparse
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kwire.cli import output
+from kwire.cli.connection.errors import UsageError
 from kwire.cli.running import place
 
 if TYPE_CHECKING:
@@ -81,10 +82,13 @@ async def _run(arguments: argparse.Namespace) -> int:
     from kwire.security.acls.bindings import AclFilter
 
     action = arguments.action
-    bindings = list(_bindings(arguments)) if action == "add" else []
-    filters = list(_filters(arguments))
+    try:
+        bindings = list(_bindings(arguments)) if action == "add" else []
+        filters = list(_filters(arguments))
+    except ValueError as error:
+        raise UsageError(str(error)) from None
     if action == "remove" and not arguments.all and filters == [AclFilter()]:
-        raise ValueError("name the entries to remove, or give --all")
+        raise UsageError("name the entries to remove, or give --all")
     async with place.opened(arguments, _in_cluster, _in_store) as acls:
         if action == "add":
             _report("added", await acls.add(bindings), arguments.output)

@@ -17,6 +17,7 @@ import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kwire.cli import output, print_table
+from kwire.cli.connection.errors import UsageError
 from kwire.cli.running import place
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ async def _run(arguments: argparse.Namespace) -> int:
             _print(await quotas.select(names), arguments)
         return 0
     if not names:
-        raise ValueError("say whose quota it is: --user, --client-id, --ip, or one of them with --default-")
+        raise UsageError("say whose quota it is: --user, --client-id, --ip, or one of them with --default-")
     if arguments.action == "add":
         await _alter(arguments, "added", names, dict(arguments.limits))
     else:
@@ -146,10 +147,10 @@ def _names(arguments: argparse.Namespace) -> Iterator[tuple[str, str | None]]:
 
 
 def _known(quotas: Sequence[str]) -> Sequence[str]:
-    """The same quotas. ValueError."""
+    """The same quotas. `UsageError`."""
     for each in quotas:
         if each not in KEYS:
-            raise ValueError(f"there is no quota {each!r}: {', '.join(KEYS)}")
+            raise UsageError(f"there is no quota {each!r}: {', '.join(KEYS)}")
     return quotas
 
 

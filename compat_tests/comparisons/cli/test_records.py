@@ -231,4 +231,4 @@ def test_wrong_usage_has_status_2(kwire: Kwire) -> None:
         ("produce", "t", "--rate", "-1"),
     ):
         refused = kwire(*arguments)
-        assert (refused.status, refused.out) == (2, ""), refused
+        assert (refused.status, refused.out, refused.err.count("\n")) == (2, "", 1), refused

@@ -14,6 +14,10 @@ class CommandError(Exception):
         self.code = code
 
 
+class UsageError(Exception):
+    """The command line is wrong, in a way that its parser cannot see: status 2. The message is one line."""
+
+
 class Unreachable(CommandError):
     """No broker answers at the addresses, or the one that does refuses this client."""
 

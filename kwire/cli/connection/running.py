@@ -15,7 +15,7 @@ from typing import Final
 
 from kwire.cli import fail
 from kwire.cli.connection.cluster import Cluster
-from kwire.cli.connection.errors import CommandError
+from kwire.cli.connection.errors import CommandError, UsageError
 from kwire.cli.connection.options import open_cluster
 
 TERMINATED: Final = 128 + signal.SIGTERM  # as shells have it
@@ -42,6 +42,9 @@ def run(arguments: argparse.Namespace, action: Callable[[Cluster, argparse.Names
         status = asyncio.run(act())
     except CommandError as error:
         return fail(error)
+    except UsageError as error:
+        fail(error)
+        return 2
     except asyncio.CancelledError:
         if not terminated:
             raise

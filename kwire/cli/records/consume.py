@@ -113,10 +113,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.registry and (reason := missing("registry")):
         return fail(reason)
     from kwire.cli.connection.running import run as run_on_cluster
-    from kwire.cli.records.consuming import UsageError, consume
+    from kwire.cli.records.consuming import consume
 
-    try:
-        return run_on_cluster(arguments, consume)
-    except UsageError as error:
-        fail(error)
-        return 2
+    return run_on_cluster(arguments, consume)

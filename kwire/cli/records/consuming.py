@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from kwire.cli.connection import options
 from kwire.cli.connection.cluster import Cluster
-from kwire.cli.connection.errors import CommandError, check
+from kwire.cli.connection.errors import CommandError, UsageError, check
 from kwire.cli.connection.offsets import LATEST, Partition, list_offsets
 from kwire.cli.groups.commits import committed_offsets
 from kwire.cli.positions import Kind, Position, parse_position, resolve
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
     from kwire.cli.records.decoding import PayloadDecoder
 
 _COMMIT_INTERVAL_S: Final = 5.0
-
-
-class UsageError(Exception):
-    """An option whose text is wrong. The message is one line for the user."""
 
 
 class _Task:

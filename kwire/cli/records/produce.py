@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from kwire.cli import connection, fail
+from kwire.cli import connection
 
 _ACKS: Final = {"all": -1, "-1": -1, "1": 1, "0": 0}
 _COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -139,12 +139,8 @@ def _header(text: str) -> tuple[str, bytes]:
 def run(arguments: argparse.Namespace) -> int:
     """Write the records; how many are written is the last line."""
     from kwire.cli.connection.running import run as run_on_cluster
-    from kwire.cli.records.producing import UsageError, produce
+    from kwire.cli.records.producing import produce
 
     arguments.acks = _ACKS[arguments.acks]
     arguments.compression = _COMPRESSIONS.index(arguments.compression)
-    try:
-        return run_on_cluster(arguments, produce)
-    except UsageError as error:
-        fail(error)
-        return 2
+    return run_on_cluster(arguments, produce)

@@ -14,7 +14,7 @@ from typing import IO, NamedTuple
 
 from kwire.cli import INTERRUPTED, fail
 from kwire.cli.connection.cluster import Cluster
-from kwire.cli.connection.errors import CommandError, check
+from kwire.cli.connection.errors import CommandError, UsageError, check
 from kwire.cli.output import show_one
 from kwire.cli.records.escapes import unescaped
 from kwire.cli.records.writing.encoding import Rows
@@ -28,10 +28,6 @@ _SLICES_PER_SECOND = 20
 """With a rate, how often records are sent in a second."""
 
 
-class UsageError(Exception):
-    """An option whose text is wrong. The message is one line for the user."""
-
-
 class Written(NamedTuple):
     """What the command has done. ``records``: those that the brokers have acknowledged."""
 
@@ -42,6 +38,8 @@ class Written(NamedTuple):
 async def produce(cluster: Cluster, arguments: argparse.Namespace) -> int:
     """Write what the files have; the exit status. `UsageError`; other failures are one line with what is written."""
     parser, delimiter = _parser(arguments)
+    if arguments.repeat > 1 and "-" in _files(arguments) and sys.stdin is not None and not sys.stdin.seekable():
+        raise UsageError("--repeat needs files: standard input can be read once")
     gathering = await _gathering(cluster, arguments)
     settings = Settings(arguments.topic, arguments.acks, arguments.compression, arguments.timeout)
     idempotent = arguments.acks == -1 and not arguments.no_idempotence
@@ -113,13 +111,15 @@ async def _gathering(cluster: Cluster, arguments: argparse.Namespace) -> Gatheri
     return Gathering(Partitioner(count), arguments.partition)
 
 
+def _files(arguments: argparse.Namespace) -> Sequence[str]:
+    return arguments.files or ["-"]
+
+
 async def _records(arguments: argparse.Namespace, delimiter: bytes) -> AsyncGenerator[list[bytes]]:
     """The records of all files, as often as wanted."""
-    files: Sequence[str] = arguments.files or ["-"]
+    files = _files(arguments)
     if "-" in files and sys.stdin is None:
         raise ValueError("standard input is closed")
-    if arguments.repeat > 1 and "-" in files and not sys.stdin.seekable():
-        raise ValueError("--repeat needs files: standard input can be read once")
     for _ in range(arguments.repeat):
         for path in files:
             with _opened(path) as file:

@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from kwire.cli import configuration, connection, fail, fail_with_file
+from kwire.cli.connection.errors import UsageError
 from kwire.cli.connection.options import named_cluster
 
 if TYPE_CHECKING:
@@ -74,6 +75,9 @@ def run(action: Callable[[argparse.Namespace], Awaitable[int]], arguments: argpa
     try:
         in_cluster(arguments)
         return asyncio.run(act())
+    except UsageError as error:
+        fail(error)
+        return 2
     except (ConfigError, StartError, connection.CommandError, ValueError) as error:
         return fail(error)
     except OSError as error:

@@ -143,6 +143,11 @@ def test_a_full_disk_is_one_line_and_a_closed_output_no_failure(records: Records
             assert (done.returncode, done.stderr) == expected, words
 
 
+def test_standard_input_cannot_be_repeated(records: Records) -> None:
+    process = records.begin("produce", "t", "--repeat", "2")
+    assert ended(process) == (2, "kwire: --repeat needs files: standard input can be read once\n")
+
+
 def test_a_closed_pipe_is_no_failure(records: Records) -> None:
     records.done("produce", "t", stdin=b"line\n" * 100_000)
     process = records.begin("consume", "t")
