@@ -19,6 +19,7 @@ from kwire.archive.restoring.target import Options, TargetTopic
 from kwire.archive.sources import BrokerSource
 from kwire.arrow.ranges import Range
 from kwire.arrow.reading import Brokers
+from kwire.cli import main
 from kwire.cli.configs.requests import describe_resources
 from kwire.cli.connection.cluster import Cluster
 from kwire.cli.connection.errors import CommandError
@@ -156,6 +157,16 @@ def test_topics_that_cannot_take_an_archive_are_refused_by_name(broker: Kwire, t
             restored(broker, tmp_path, topic, configs=[*configs.items()])
     with pytest.raises(CommandError, match="INVALID_CONFIG"):
         restored(broker, tmp_path, "wrong", configs=[("retention.ms", "x")])
+
+
+def test_a_limit_of_the_topic_is_named_and_the_same_restore_goes_on(broker: Kwire, tmp_path: Path) -> None:
+    archived(orders(), "parquet", tmp_path)
+    small = broker.topic(partitions=2, config={"max.message.bytes": "80"})
+    with pytest.raises(CommandError, match=f"kwire config set topic/{small} max.message.bytes=BYTES, and run the same"):
+        restored(broker, tmp_path, small)
+    address = ["--bootstrap-server", broker.bootstrap_servers]
+    assert main(["config", "set", f"topic/{small}", "max.message.bytes=100000", *address]) == 0
+    assert restored(broker, tmp_path, small).records == len(orders().records)
 
 
 def test_timestamps_stay_whatever_the_brokers_default_is(broker: Kwire, tmp_path: Path) -> None:

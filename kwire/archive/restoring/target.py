@@ -15,7 +15,7 @@ from kwire.archive.identity import Identity
 from kwire.base.errors import ErrorCode
 from kwire.cli.configs.requests import describe_resources
 from kwire.cli.connection.cluster import Cluster
-from kwire.cli.connection.errors import check
+from kwire.cli.connection.errors import CommandError, check
 from kwire.cli.connection.offsets import EARLIEST, LATEST, list_offsets
 from kwire.cli.groups.deletion import delete_group
 from kwire.cli.records.columns import Columns
@@ -31,6 +31,10 @@ from kwire.codec.records import BatchHeader, Buffer
 
 _OFFSET_FETCH_VERSION: Final = 7
 """The last version of OffsetFetch for one group."""
+_LIMITS: Final = {
+    ErrorCode.INVALID_TIMESTAMP: f"message.timestamp.after.max.ms={2**63 - 1}",
+    ErrorCode.MESSAGE_TOO_LARGE: "max.message.bytes=BYTES",
+}
 _TIME_TYPE: Final = "message.timestamp.type"
 _OPEN_MS: Final = 60_000
 _PAUSE_S: Final = 0.1
@@ -83,7 +87,18 @@ class TargetTopic:
         gathering.add(Batch(rows))
         gathering.end()
         batches = [encode_batch(each, 0, compression=self._options.compression) for _, each in gathering.full]
-        await self._commit(await self._begin(), partition, batches, following)
+        try:
+            await self._commit(await self._begin(), partition, batches, following)
+        except CommandError as error:
+            raise self._with_remedy(error) from None
+
+    def _with_remedy(self, error: CommandError) -> CommandError:
+        """A failure that says which setting keeps the topic from taking what the first one took."""
+        setting = _LIMITS.get(error.code)
+        if setting is None:
+            return error
+        command = f"kwire config set topic/{self._options.topic} {setting}"
+        return CommandError(f"{error}: {command}, and run the same restore again", error.code)
 
     async def count(self) -> dict[int, int]:
         """The number of records in each partition, by the headers of batches."""
