@@ -31,7 +31,7 @@ from kwire.codec.records import BatchHeader, Buffer
 
 _OFFSET_FETCH_VERSION: Final = 7
 """The last version of OffsetFetch for one group."""
-_LIMITS: Final = {
+_LIMITS: Final[dict[int, str]] = {
     ErrorCode.INVALID_TIMESTAMP: f"message.timestamp.after.max.ms={2**63 - 1}",
     ErrorCode.MESSAGE_TOO_LARGE: "max.message.bytes=BYTES",
 }
