@@ -123,6 +123,10 @@ class _Handler(BaseHTTPRequestHandler):
         well = complete and (path == "/healthz" or all(facts["ready"] for _, facts in snapshots.values()))
         self._send(HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE, b"ok\n" if well else b"not ready\n")
 
+    def do_HEAD(self) -> None:
+        """Answer without the content, as some load balancers ask whether a server is well."""
+        self.do_GET()
+
     def _may(self, settings: Settings) -> bool:
         if settings.username is None or settings.password is None:
             return True
@@ -143,7 +147,8 @@ class _Handler(BaseHTTPRequestHandler):
         if challenge:
             self.send_header("WWW-Authenticate", 'Basic realm="kwire metrics"')
         self.end_headers()
-        self.wfile.write(content)
+        if self.command != "HEAD":
+            self.wfile.write(content)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Requests are not logged."""

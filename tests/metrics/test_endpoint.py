@@ -125,6 +125,9 @@ def test_health_and_readiness(broker: Broker) -> None:
     assert get(f"{base}/healthz") == (200, "ok\n")
     assert get(f"{base}/readyz") == (200, "ok\n")
     assert get(f"{base}/other")[0] == 404
+    request = urllib.request.Request(f"{base}/healthz", method="HEAD")
+    with urllib.request.urlopen(request, timeout=20) as response:
+        assert (response.status, response.headers["Content-Length"], response.read()) == (200, "3", b"")
 
 
 def test_connections_beyond_the_limit_are_closed_and_take_nobody_s_place(broker: Broker) -> None:
