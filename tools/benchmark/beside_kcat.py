@@ -1,6 +1,6 @@
 """Write and read records with `kwire` and with kcat, beside one another.
 
-    .venv/bin/python -m tools.beside_kcat [--records 10000000] [--size 96]
+    .venv/bin/python -m tools.benchmark.beside_kcat [--records 10000000] [--size 96]
 
 Each program writes a file of lines to a topic of its own with one partition, and reads its own topic into a file; both
 files must be the same again. The processor time is that of the program, start included, without the broker's: it is
