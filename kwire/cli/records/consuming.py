@@ -104,10 +104,14 @@ def _decoder(arguments: argparse.Namespace) -> PayloadDecoder | None:
 async def consume(cluster: Cluster, arguments: argparse.Namespace) -> int:
     """Read until the end that the options name; the exit status. `CommandError`, `UsageError`."""
     task = _task(arguments)
-    if arguments.group is None:
-        await _consume_partitions(cluster, task)
-    else:
-        await _consume_as_member(cluster, task, arguments.group)
+    try:
+        if arguments.group is None:
+            await _consume_partitions(cluster, task)
+        else:
+            await _consume_as_member(cluster, task, arguments.group)
+    except asyncio.CancelledError:  # Ctrl-C; a JSON array ends all the same
+        task.output.close()
+        raise
     task.output.close()
     if task.decoder is not None and (failures := task.decoder.failures) is not None:
         print(f"kwire: {failures}", file=sys.stderr)

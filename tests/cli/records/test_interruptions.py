@@ -4,6 +4,7 @@ written is missing."""
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -103,10 +104,17 @@ def test_ctrl_c_ends_consume_after_whole_records(records: Records) -> None:
 
 def test_a_member_that_is_terminated_commits_and_leaves_its_group(records: Records) -> None:
     records.done("produce", "t", stdin=b"a\nb\n")
-    process = records.begin("consume", "t", "-g", "g")
-    assert read_lines(process, 2) == [b"a\n", b"b\n"]
+    process = records.begin("consume", "t", "-g", "g", "-o", "json")
+    assert process.stdout is not None
+    out = b""
+    while out.count(b"offset") < 2:
+        chunk = os.read(process.stdout.fileno(), 4096)
+        assert chunk, "the command has ended"
+        out += chunk
     process.terminate()
     assert ended(process) == (128 + signal.SIGTERM, "")
+    written = json.loads(out + process.stdout.read())
+    assert [each["value"] for each in written] == ["a", "b"]
     [group] = json.loads(records.done("group", "list", "-o", "json"))
     assert group["state"] == "Empty"
     [partition] = json.loads(records.done("group", "lag", "g", "-o", "json"))
