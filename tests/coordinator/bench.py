@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import uuid
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -143,8 +144,10 @@ class Bench:
             if last[bytes(record[0])] == position and (tombstones or record[1] is not None)
         ]
 
-    def run(self, result: Result[Any], call: Call | None = None) -> Call:
+    def run(self, result: Result[Any] | Generator[None, None, Result[Any]], call: Call | None = None) -> Call:
         call = call or Call()
+        if not isinstance(result, Result):
+            result = outcome(result)
         settle(result, self.now, self._append, self._apply)
         if result.response is not None:
             assert call.parked
@@ -363,3 +366,13 @@ class Bench:
             }
         offsets = {group_id: list(self.shard.offsets.walk(group_id)) for group_id in self.shard.offsets.group_ids()}
         return groups, offsets
+
+
+def outcome(steps: Generator[None, None, Result[Any]]) -> Result[Any]:
+    """The result of a long operation."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: Result[Any] = end.value
+            return result

@@ -23,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from harness.waiting import PATIENCE_S
@@ -54,7 +55,11 @@ from kwire.codec.messages.offset_commit_request import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from kwire.codec.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
+from kwire.codec.messages.offset_fetch_request import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from kwire.codec.messages.offset_fetch_response import OffsetFetchResponseGroup
 from kwire.codec.messages.offset_for_leader_epoch_request import (
     OffsetForLeaderEpochRequest,
@@ -72,11 +77,15 @@ COORDINATORS_ONLY: Final = (
     "_find",
     "_commit_all",
     "_fetch_all",
+    "_fetch_named",
     "_delete_one",
+    "_commit_briefly",
+    "_expire",
     "_commit_each",
     "_groups",
     "_describe_groups",
     "_fetch_each",
+    "_delete_shared",
     "_delete_groups",
 )
 """Steps about groups that one broker alone must coordinate."""
@@ -85,6 +94,9 @@ ONE_GROUP: Final = "all"
 
 OTHER_USER: Final = "User:beside"
 """The user whose entries are created and deleted."""
+
+SHARED_TOPIC: Final = "shared"
+"""The topic of which every group has an offset."""
 
 REST_S: Final = 0.3
 """What a request has set in motion is part of its step; a pause of the loop ends the step."""
@@ -114,9 +126,12 @@ class Step(NamedTuple):
 class Requests:
     """The steps, in their order: each is sent once a round."""
 
-    def __init__(self, client: WireClient, partitions: int, *, acls: bool) -> None:
+    def __init__(
+        self, client: WireClient, partitions: int, *, acls: bool, expire_offsets: Callable[[], object]
+    ) -> None:
         self._client = client
         self._acls = acls
+        self._expire_offsets = expire_offsets
         self._small = [f"small-{number}" for number in range(partitions // 2)]
         self._each = partitions // 2 // LARGE_TOPICS
         self._large = [f"large-{number}" for number in range(LARGE_TOPICS)]
@@ -141,11 +156,15 @@ class Requests:
             ("FindCoordinator, which may create its topic", self._find),
             ("OffsetCommit of all", self._commit_all),
             ("OffsetFetch of all", self._fetch_all),
+            ("OffsetFetch of all by name", self._fetch_named),
             ("DeleteGroups, one with all", self._delete_one),
+            ("OffsetCommit of all, for a short time", self._commit_briefly),
+            ("Offsets of all expire", self._expire),
             (f"OffsetCommit, {small:,} groups, one by one", self._commit_each),
             ("ListGroups", self._groups),
             (f"DescribeGroups, {small:,}", self._describe_groups),
             (f"OffsetFetch, {small:,} groups", self._fetch_each),
+            (f"DeleteTopics, one with offsets of {small:,} groups", self._delete_shared),
             (f"DeleteGroups, {small:,}", self._delete_groups),
             (f"DeleteTopics, {large} of {self._each:,}", lambda: self._delete(self._large)),
             (f"DeleteTopics, {small:,} of one partition", lambda: self._delete(self._small)),
@@ -230,14 +249,30 @@ class Requests:
         [group] = self._fetch([ONE_GROUP])
         assert sum(len(topic.partitions) for topic in group.topics) == sum(size for _, size in self._sizes())
 
+    def _fetch_named(self) -> None:
+        topics = [OffsetFetchRequestTopics(name=name, partition_indexes=list(range(n))) for name, n in self._sizes()]
+        group = OffsetFetchRequestGroup(group_id=ONE_GROUP, topics=topics)
+        [fetched] = self._client.call(OffsetFetchRequest(groups=[group]), 9).groups
+        self._check(each for topic in fetched.topics for each in topic.partitions)
+
+    def _commit_briefly(self) -> None:
+        self._commit(ONE_GROUP, self._sizes(), version=4)
+
+    def _expire(self) -> None:
+        self._expire_offsets()
+
     def _delete_one(self) -> None:
         self._check(self._client.call(DeleteGroupsRequest(groups_names=[ONE_GROUP]), 2).results)
 
     def _commit_each(self) -> None:
+        self._create([SHARED_TOPIC], 1)
         for name in self._small:
-            self._commit(name, [(name, 1)])
+            self._commit(name, [(name, 1), (SHARED_TOPIC, 1)])
 
-    def _commit(self, group: str, sizes: list[tuple[str, int]]) -> None:
+    def _delete_shared(self) -> None:
+        self._delete([SHARED_TOPIC])
+
+    def _commit(self, group: str, sizes: list[tuple[str, int]], *, version: int = 9) -> None:
         topics = [
             OffsetCommitRequestTopic(
                 name=name,
@@ -245,7 +280,8 @@ class Requests:
             )
             for name, size in sizes
         ]
-        response = self._client.call(OffsetCommitRequest(group_id=group, topics=topics), 9)
+        request = OffsetCommitRequest(group_id=group, retention_time_ms=1, topics=topics)
+        response = self._client.call(request, version)
         self._check(each for topic in response.topics for each in topic.partitions)
 
     def _groups(self) -> None:
@@ -340,10 +376,11 @@ async def measured(
         brokers = [await stack.enter_async_context(each) for each in _brokers(folder, acls, is_forwarded)]
         call = asyncio.to_thread
         client = await call(WireClient, brokers[-1].bootstrap_servers, timeout_s=10 * PATIENCE_S)
+        expire_offsets = partial(loop.call_soon_threadsafe, brokers[-1].services.groups.expire_offsets)
         if acls:
             await call(_allow_everything, client)
         for _ in range(rounds):
-            for name, send in Requests(client, partitions, acls=acls).steps():
+            for name, send in Requests(client, partitions, acls=acls, expire_offsets=expire_offsets).steps():
                 if is_forwarded and send.__name__ in (*LEADERS_ONLY, *COORDINATORS_ONLY):
                     continue
                 await asyncio.sleep(REST_S)

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kwire.base.doors import Doors
 from kwire.base.errors import ErrorCode, KafkaError
@@ -27,6 +27,7 @@ from kwire.coordinator.groups.group import (
     GroupState,
 )
 from kwire.coordinator.runtime.java_hash import partition_for, partitions_order
+from kwire.coordinator.runtime.long_operations import Pace, Turns
 from kwire.coordinator.runtime.machine import Caller, CoordinatorRecord, Instant, Result
 from kwire.coordinator.runtime.runtime import LogSettings, Phase, Runtime
 
@@ -73,6 +74,9 @@ if TYPE_CHECKING:
 
 A = TypeVar("A")
 
+MANY_OFFSETS: Final = 500
+"""An operation on more committed offsets of a group takes several turns of the event loop."""
+
 
 class GroupCoordinator:
     """The shards of all partitions that this broker leads. All methods run on the event loop."""
@@ -87,6 +91,7 @@ class GroupCoordinator:
         self._expiry: asyncio.TimerHandle | None = None
         self._background: set[asyncio.Task[None]] = set()
         self._topic_creations: TopicCreations | None = None
+        self._turns = Turns()
         self._open = False
         self._counters = GroupCounters()
         self._topic_ids: Collection[bytes] = ()
@@ -110,6 +115,7 @@ class GroupCoordinator:
             self._expiry = None
         for runtime in self._runtimes.values():
             runtime.end()
+        self._turns.finish()
         tasks = [*self._loading.values(), *self._background]
         for task in tasks:
             task.cancel()
@@ -141,7 +147,7 @@ class GroupCoordinator:
             return
         config = self._config
         settings = LogSettings(config.offsets_commit_timeout_ms, config.offsets_topic_compression_codec)
-        runtime = self._runtimes[index] = Runtime(self._new_shard(), partition, self._doors, settings)
+        runtime = self._runtimes[index] = Runtime(self._new_shard(), partition, self._doors, settings, self._turns)
         if runtime.is_empty_log:
             runtime.begin()
         else:
@@ -172,16 +178,21 @@ class GroupCoordinator:
             return
         gone = {topic.name: frozenset(range(len(topic.partitions))) for topic in delta.deleted}
         ids = {topic.id for topic in delta.deleted}
+        pace = Pace()
         for runtime in self._active():
-            runtime.perform_in_parts(lambda _, shard=runtime.shard: shard.forget_partitions(gone, ids))  # type: ignore[misc]
+            runtime.write_in_turns(lambda _, shard=runtime.shard: shard.forget_partitions(gone, ids, pace))  # type: ignore[misc]
 
     def _schedule_expiry(self) -> None:
         interval_s = self._config.offsets_retention_check_interval_ms / 1000
         self._expiry = asyncio.get_running_loop().call_later(interval_s, self._expire)
 
     def _expire(self) -> None:
-        self.run_in_background(self._expire_in_slices(), "expire offsets")
+        self.expire_offsets()
         self._schedule_expiry()
+
+    def expire_offsets(self) -> None:
+        """Begin to delete the offsets that are past their retention."""
+        self.run_in_background(self._expire_in_slices(), "expire offsets")
 
     async def _expire_in_slices(self) -> None:
         """`GROUPS_PER_STEP` groups in a turn. What a group has become until its turn counts then."""
@@ -189,7 +200,7 @@ class GroupCoordinator:
             groups = list(runtime.shard.groups)
             for start in range(0, len(groups), GROUPS_PER_STEP):
                 part = groups[start : start + GROUPS_PER_STEP]
-                runtime.perform_in_parts(partial(runtime.shard.expire, part))
+                await runtime.write_in_turns(partial(runtime.shard.expire, part))
                 await asyncio.sleep(0)
 
     def _active(self) -> list[Runtime[GroupShard]]:
@@ -339,11 +350,18 @@ class GroupCoordinator:
     # -- offsets -------------------------------------------------------------------------------------------------------
 
     def commit_offsets(
-        self, request: OffsetCommitRequest, caller: Caller, made: Sequence[CoordinatorRecord | None] = ()
+        self, request: OffsetCommitRequest, caller: Caller
     ) -> OffsetCommitResponse | asyncio.Future[OffsetCommitResponse]:
-        """OffsetCommit. All topics exist; each has its name and id. ``made``: what `commit_records` has returned.
-        Raises KafkaError for an error of all partitions."""
-        return self._perform(request.group_id, lambda shard, now: shard.commit_offsets(request, caller, now, made))
+        """OffsetCommit. All topics exist; each has its name and id. Raises KafkaError for an error of all
+        partitions."""
+        return self._perform(request.group_id, lambda shard, now: shard.commit_offsets(request, caller, now))
+
+    def commit_many_offsets(
+        self, request: OffsetCommitRequest, caller: Caller, made: Sequence[CoordinatorRecord | None]
+    ) -> asyncio.Future[OffsetCommitResponse]:
+        """The same in several turns of the event loop. ``made``: what `commit_records` has returned, or nothing."""
+        runtime = self._runtime(request.group_id, may_be_empty=True)
+        return runtime.perform_in_turns(partial(runtime.shard.commit_many_offsets, request, caller, made))
 
     def commit_records(self, request: OffsetCommitRequest) -> Generator[None, None, list[CoordinatorRecord | None]]:
         """The records of an OffsetCommit, made in steps before it: they are most of the work."""
@@ -371,13 +389,21 @@ class GroupCoordinator:
         runtime = self._runtimes.get(index)
         if runtime is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        runtime.write_marker(producer, commit=commit, coordinator_epoch=coordinator_epoch)
-        return runtime.barrier()
+        return runtime.write_marker(producer, commit=commit, coordinator_epoch=coordinator_epoch)
 
     def fetch_offsets(
         self, request: OffsetFetchRequestGroup, *, require_stable: bool
     ) -> OffsetFetchResponseGroup | asyncio.Future[OffsetFetchResponseGroup]:
         """OffsetFetch for one group, topics by name. Raises KafkaError for an error of the group."""
+        runtime = self._runtime(request.group_id, may_be_empty=True)
+        if request.topics is None:
+            is_large = runtime.shard.offsets.has_more(request.group_id, MANY_OFFSETS)
+        else:
+            is_large = sum(len(topic.partition_indexes) for topic in request.topics) > MANY_OFFSETS
+        if is_large:
+            return runtime.perform_in_turns(
+                lambda _: runtime.shard.fetch_many_offsets(request, require_stable=require_stable)
+            )
         return self._perform(
             request.group_id, lambda shard, _: shard.fetch_offsets(request, require_stable=require_stable)
         )
@@ -408,6 +434,9 @@ class GroupCoordinator:
 
     def delete_group(self, group_id: str) -> ErrorCode | asyncio.Future[ErrorCode]:
         """DeleteGroups for one group."""
+        runtime = self._runtime(group_id, may_be_empty=True)
+        if runtime.shard.offsets.has_more(group_id, MANY_OFFSETS):
+            return runtime.perform_in_turns(lambda _: runtime.shard.delete_large_group(group_id))
         return self._perform(group_id, lambda shard, _: shard.delete_group(group_id))
 
     def list_groups(self, states: frozenset[str], types: frozenset[str]) -> Generator[None, None, list[ListedGroup]]:

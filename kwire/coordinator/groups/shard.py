@@ -8,7 +8,7 @@ the log is loaded. Parked requests and timers are soft state, lost when this bro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kwire.base.errors import ErrorCode, KafkaError
@@ -49,6 +49,7 @@ from kwire.coordinator.groups.offsets.protocol import OffsetProtocol
 from kwire.coordinator.groups.offsets.store import OffsetStore
 from kwire.coordinator.groups.records import CommittedOffset
 from kwire.coordinator.runtime.java_hash import timeline_map_order
+from kwire.coordinator.runtime.long_operations import Pace
 from kwire.coordinator.runtime.machine import Caller, CoordinatorRecord, Instant, Result, Waiter
 from kwire.coordinator.runtime.timers import Timers
 
@@ -166,12 +167,20 @@ class GroupShard:
     # -- offsets -------------------------------------------------------------------------------------------------------
 
     def commit_offsets(
-        self, request: OffsetCommitRequest, caller: Caller, now: Instant, made: Sequence[CoordinatorRecord | None] = ()
+        self, request: OffsetCommitRequest, caller: Caller, now: Instant
     ) -> Result[OffsetCommitResponse]:
-        """OffsetCommit; ``made`` are its records, if they have been made before (`offsets.protocol.records_of`). Raises
-        KafkaError if the member may not commit."""
+        """OffsetCommit. Raises KafkaError if the member may not commit."""
         out: Result[OffsetCommitResponse] = Result()
-        self._offset_protocol.commit(request, caller, out, now, made)
+        self._offset_protocol.commit(request, caller, out, now)
+        return out
+
+    def commit_many_offsets(
+        self, request: OffsetCommitRequest, caller: Caller, made: Sequence[CoordinatorRecord | None], now: Instant
+    ) -> Generator[None, None, Result[OffsetCommitResponse]]:
+        """The same in steps; ``made`` are its records, if they have been made before
+        (`offsets.protocol.records_of`)."""
+        out: Result[OffsetCommitResponse] = Result()
+        yield from self._offset_protocol.commit_in_steps(request, caller, out, now, made)
         return out
 
     def commit_transactional_offsets(
@@ -188,26 +197,34 @@ class GroupShard:
         """OffsetFetch for one group. Raises KafkaError if the member may not read the offsets."""
         return Result(self._offset_protocol.fetch(request, require_stable=require_stable))
 
+    def fetch_many_offsets(
+        self, request: OffsetFetchRequestGroup, *, require_stable: bool
+    ) -> Generator[None, None, Result[OffsetFetchResponseGroup]]:
+        """The same in steps."""
+        return Result((yield from self._offset_protocol.fetch_in_steps(request, require_stable=require_stable)))
+
     def delete_offsets(self, request: OffsetDeleteRequest) -> Result[OffsetDeleteResponse]:
         """OffsetDelete. Raises KafkaError for an error of the whole group."""
         out: Result[OffsetDeleteResponse] = Result()
         self._offset_protocol.delete(request, out)
         return out
 
-    def forget_partitions(self, deleted: dict[str, frozenset[int]], topic_ids: Collection[bytes] = ()) -> Result[None]:
-        """Delete the offsets of deleted topics (topic -> its partitions; the ids), and what share groups note of
-        them."""
+    def forget_partitions(
+        self, deleted: Mapping[str, Collection[int]], topic_ids: Collection[bytes], pace: Pace
+    ) -> Generator[None, None, Result[None]]:
+        """Delete the offsets of deleted topics (topic -> its partitions; the ids), and what share groups note of them,
+        in steps. ``pace`` is that of all shards that do so at the same time."""
         out: Result[None] = Result()
-        self._offset_protocol.forget_partitions(deleted, out)
+        yield from self._offset_protocol.forget_partitions(deleted, out, pace)
         if self._shares is not None:
             out.records += self._shares.forget_topics(topic_ids).records
         return out
 
-    def expire(self, groups: Iterable[Group], now: Instant) -> Result[None]:
-        """Delete offsets of some groups past their retention. The caller runs this for all of them every
+    def expire(self, groups: Iterable[Group], now: Instant) -> Generator[None, None, Result[None]]:
+        """Delete offsets of some groups past their retention, in steps. The caller runs this for all of them every
         `offsets.retention.check.interval.ms`."""
         out: Result[None] = Result()
-        self._offset_protocol.expire(groups, out, now)
+        yield from self._offset_protocol.expire(groups, out, now)
         return out
 
     # -- groups --------------------------------------------------------------------------------------------------------
@@ -221,6 +238,15 @@ class GroupShard:
         out: Result[ErrorCode] = Result(ErrorCode.NONE)
         try:
             self._offset_protocol.delete_group(group_id, out)
+        except KafkaError as error:
+            out.response = error.code
+        return out
+
+    def delete_large_group(self, group_id: str) -> Generator[None, None, Result[ErrorCode]]:
+        """The same in steps."""
+        out: Result[ErrorCode] = Result(ErrorCode.NONE)
+        try:
+            yield from self._offset_protocol.delete_group_in_steps(group_id, out)
         except KafkaError as error:
             out.response = error.code
         return out

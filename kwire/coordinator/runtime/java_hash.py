@@ -6,7 +6,7 @@ for a protocol breaks, and in which order assignors serve the members.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TypeVar
 
@@ -67,6 +67,11 @@ def timeline_map_order(keys: Iterable[str], size: int = 0) -> list[str]:
     three quarters of the strings are more than the slots; within a slot the last string comes first."""
     names = list(dict.fromkeys(keys))
     return _timeline_order(names, [string_hash(name) for name in names], max(size, len(names)))
+
+
+def timeline_map_order_of_hashes(hashes: Mapping[str, int]) -> list[str]:
+    """The same for strings whose hashes are known."""
+    return _timeline_order(list(hashes), list(hashes.values()), len(hashes))
 
 
 def timeline_map_order_of_numbers(keys: Iterable[int]) -> list[int]:

@@ -1,14 +1,15 @@
 """Runs one shard on its partition: loads the log, runs operations, sends responses once they are committed.
 
-The event loop serialises operations: each runs the shard, the append and the apply without interruption. Only the
-response waits, until the high watermark has passed everything written before it, so that no client sees state that may
-still be lost. All timers of a shard share one timer of the event loop.
+The event loop serialises operations: each runs the shard, the append and the apply without interruption. An operation
+that would take long takes several turns of the loop, and holds off all others of the shard until it is over
+(`long_operations`). Only the response waits, until the high watermark has passed everything written before it, so that
+no client sees state that may still be lost. All timers of a shard share one timer of the event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
@@ -20,6 +21,7 @@ from kwire.base.logging import get_logger
 from kwire.codec.errors import CodecError
 from kwire.codec.records import ABORT, COMMIT, NO_PRODUCER_ID, RecordBatchBuilder, build_control_batch
 from kwire.coordinator.runtime import log_loader
+from kwire.coordinator.runtime.long_operations import OperationQueue, Pace, Steps, Turns
 from kwire.coordinator.runtime.machine import CoordinatorRecord, Instant, Result, Waiter, append_error, settle
 from kwire.coordinator.runtime.timers import Timers
 from kwire.log.common.append_info import Origin
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from kwire.cluster.replication.partition import Partition
 
 A = TypeVar("A")
+R = TypeVar("R")
 _log = get_logger("kwire.coordinator")
 
 ALL_REPLICAS: Final = -1
@@ -35,6 +38,13 @@ TIMER_RETRY_MS: Final = 500
 """If the records of a timer could not be appended, the timer fires again after this time."""
 RECORDS_PER_BATCH: Final = 1000
 """Expiry and deleted topics can yield any number of records. They are written in several batches, not atomically."""
+
+WRITTEN_PER_TURN: Final = 500
+"""Of them, a long operation writes so many in one turn of the event loop: three or four milliseconds."""
+
+ENCODED_US: Final = 4
+APPLIED_US: Final = 8
+"""What it takes to encode a record and to apply it, about."""
 
 
 class Shard(Protocol):
@@ -89,9 +99,12 @@ _NOT_ACTIVE = {
 
 
 class Runtime(Generic[S]):
-    """Runs ``shard`` on ``partition`` until this broker no longer leads it. A later leadership gets a new runtime."""
+    """Runs ``shard`` on ``partition`` until this broker no longer leads it. A later leadership gets a new runtime. The
+    runtimes of a coordinator share ``turns``."""
 
-    def __init__(self, shard: S, partition: Partition, doors: Doors, settings: LogSettings) -> None:
+    def __init__(
+        self, shard: S, partition: Partition, doors: Doors, settings: LogSettings, turns: Turns | None = None
+    ) -> None:
         self.shard = shard
         self.partition = partition
         self.phase = Phase.LOADING
@@ -101,6 +114,7 @@ class Runtime(Generic[S]):
         self._last_offset = -1
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms = 0
+        self._queue = OperationQueue(turns or Turns(), self._long_operations_over)
 
     # -- leadership ----------------------------------------------------------------------------------------------------
 
@@ -163,6 +177,8 @@ class Runtime(Generic[S]):
         If ``producer`` (id, epoch) is given, the records are part of that producer's transaction. Raises KafkaError:
         COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, an error of the shard, or a failed append (`append_error`).
         """
+        if self._queue.held:
+            return self._queue.wait(partial(self.perform, operation, producer))
         result, barrier = self._step(operation, producer)
         assert result.response is not None
         if barrier is None:
@@ -173,6 +189,8 @@ class Runtime(Generic[S]):
 
     def park(self, operation: Callable[[Waiter, Instant], Result[A]]) -> A | asyncio.Future[A]:
         """Run an operation that may park its request until a later operation. Raises as `perform` does."""
+        if self._queue.held:
+            return self._queue.wait(partial(self.park, operation))
         waiter: asyncio.Future[A] = self._loop.create_future()
         result, barrier = self._step(lambda now: operation(waiter, now))
         if barrier is not None:
@@ -192,6 +210,22 @@ class Runtime(Generic[S]):
             part: Result[Any] = Result()
             part.records = records[start : start + RECORDS_PER_BATCH]
             self._run(lambda _, part=part: part)  # type: ignore[misc]
+
+    def perform_in_turns(self, operation: Callable[[Instant], Generator[None, None, Result[A]]]) -> asyncio.Future[A]:
+        """Run a long operation, which makes its result in steps. Its records are appended in one batch, and applied in
+        steps. Returns its future response, or its KafkaError (as `perform`)."""
+        waiter: asyncio.Future[A] = self._loop.create_future()
+        self._queue.begin(self._respond(waiter, operation))
+        return waiter
+
+    def write_in_turns(
+        self, operation: Callable[[Instant], Generator[None, None, Result[Any]]]
+    ) -> asyncio.Future[None]:
+        """Run a long operation that only writes, in several batches (as `perform_in_parts`). Returns a future of its
+        end."""
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        self._queue.begin(self._write(waiter, operation))
+        return waiter
 
     def barrier(self) -> asyncio.Future[None] | None:
         """A future that completes when everything written so far is committed, or None if it already is."""
@@ -239,20 +273,22 @@ class Runtime(Generic[S]):
 
     def _append(self, records: list[CoordinatorRecord], producer: tuple[int, int] | None = None) -> int:
         now_ms = self._doors.clock.time_ms()
-        compression = self._settings.compression
-        if producer is None:
-            builder = RecordBatchBuilder(compression=compression)
-        else:
-            builder = RecordBatchBuilder(
-                compression=compression,
-                producer_id=producer[0],
-                producer_epoch=producer[1],
-                base_sequence=0,
-                is_transactional=True,
-            )
+        builder = self._builder(producer)
         for key, value in records:
             builder.append(now_ms, key, value)
         return self._append_batch(builder.build())
+
+    def _builder(self, producer: tuple[int, int] | None = None) -> RecordBatchBuilder:
+        compression = self._settings.compression
+        if producer is None:
+            return RecordBatchBuilder(compression=compression)
+        return RecordBatchBuilder(
+            compression=compression,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            base_sequence=0,
+            is_transactional=True,
+        )
 
     def _append_batch(self, data: bytes) -> int:
         batch = memoryview(bytearray(data))
@@ -263,9 +299,15 @@ class Runtime(Generic[S]):
     def _apply(self, record: CoordinatorRecord, offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
         self.shard.apply(record.key, record.value, offset, wall_ms=self._doors.clock.time_ms(), producer_id=producer_id)
 
-    def write_marker(self, producer: tuple[int, int], *, commit: bool, coordinator_epoch: int) -> None:
-        """Append the marker that ends a producer's transaction and apply it. The caller then waits for `barrier`.
-        Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, or the log's own error."""
+    def write_marker(
+        self, producer: tuple[int, int], *, commit: bool, coordinator_epoch: int
+    ) -> asyncio.Future[None] | None:
+        """Append the marker that ends a producer's transaction and apply it. Returns the future of its commit, or None
+        if it is committed. KafkaError, raised at once or by the future: COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR,
+        or the log's own error."""
+        if self._queue.held:
+            write = partial(self.write_marker, producer, commit=commit, coordinator_epoch=coordinator_epoch)
+            return self._queue.wait(write)
         if self.phase is not Phase.ACTIVE:
             raise KafkaError(_NOT_ACTIVE[self.phase])
         producer_id, producer_epoch = producer
@@ -279,6 +321,86 @@ class Runtime(Generic[S]):
             )
         )
         self.shard.end_transaction(producer_id, committed=commit)
+        return self.barrier()
+
+    # -- long operations -----------------------------------------------------------------------------------------------
+
+    def _respond(
+        self, waiter: asyncio.Future[A], operation: Callable[[Instant], Generator[None, None, Result[A]]]
+    ) -> Steps:
+        """Respond to the request of a long operation."""
+        try:
+            result = yield from self._while_active(self._settled(operation))
+        except Exception as error:
+            fail(waiter, error)
+            return
+        barrier = self.barrier()
+        if barrier is None:
+            _resolve(waiter, result.response)
+        else:
+            self._after(barrier, [(waiter, result.response)])
+
+    def _write(
+        self, waiter: asyncio.Future[None], operation: Callable[[Instant], Generator[None, None, Result[Any]]]
+    ) -> Steps:
+        """Write the records of a long operation in parts."""
+        try:
+            yield from self._while_active(self._parts(operation))
+        except Exception as error:
+            _log.warning("coordinator could not write", partition=self.partition.index, error=str(error))
+        _resolve(waiter, None)
+
+    def _while_active(self, steps: Generator[None, None, R]) -> Generator[None, None, R]:
+        """Steps that end with NOT_COORDINATOR as soon as this broker no longer leads the partition: its shard and its
+        log are another's then."""
+        while True:
+            if self.phase is not Phase.ACTIVE:
+                steps.close()
+                raise KafkaError(_NOT_ACTIVE[self.phase])
+            try:
+                next(steps)
+            except StopIteration as end:
+                result: R = end.value
+                return result
+            yield
+
+    def _settled(
+        self, operation: Callable[[Instant], Generator[None, None, Result[A]]]
+    ) -> Generator[None, None, Result[A]]:
+        """What `settle` does, in steps: the records become one batch, and are applied once it is in the log."""
+        result = yield from operation(self._now())
+        records, pace = result.records, Pace()
+        if not records:
+            return result
+        builder, now_ms = self._builder(), self._doors.clock.time_ms()
+        for key, value in records:
+            builder.append(now_ms, key, value)
+            if pace.spent(ENCODED_US):
+                yield
+        yield
+        try:
+            offset = self._append_batch(builder.build())
+        except KafkaError as error:
+            raise KafkaError(append_error(error.code), error.message) from error
+        yield
+        for position, record in enumerate(records):
+            self._apply(record, offset + position)
+            if pace.spent(APPLIED_US):
+                yield
+        return result
+
+    def _parts(self, operation: Callable[[Instant], Generator[None, None, Result[Any]]]) -> Steps:
+        records = (yield from operation(self._now())).records
+        for start in range(0, len(records), WRITTEN_PER_TURN):
+            if start:
+                yield
+            part: Result[Any] = Result()
+            part.records = records[start : start + WRITTEN_PER_TURN]
+            self._run(lambda _, part=part: part)  # type: ignore[misc]
+
+    def _long_operations_over(self) -> None:
+        if self.phase is Phase.ACTIVE:
+            self._set_alarm()
 
     # -- responses that wait for a commit ------------------------------------------------------------------------------
 
@@ -313,6 +435,8 @@ class Runtime(Generic[S]):
 
     def _on_alarm(self) -> None:
         self._alarm = None
+        if self._queue.held:
+            return  # the end of the long operation sets the next one
         now_ms = max(int(self._loop.time() * 1000), self._alarm_ms)
         while self.phase is Phase.ACTIVE:
             due = self.shard.timers.pop_due(now_ms)

@@ -18,9 +18,9 @@ group, where earlier versions get ILLEGAL_GENERATION (KIP-848); 10 topic ids, UN
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.futures import NowOrLater, attempt, in_turns, resolved, then
@@ -31,7 +31,7 @@ from kwire.codec.messages.offset_commit_response import (
     OffsetCommitResponseTopic,
 )
 from kwire.codec.protocol import ApiKey
-from kwire.coordinator.runtime.machine import CoordinatorRecord
+from kwire.coordinator.runtime.machine import Caller, CoordinatorRecord
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import group_operation, is_topic_allowed
 from kwire.handlers.context import RequestContext
@@ -42,18 +42,20 @@ from kwire.security.acls.operations import AclOperation, Operation
 
 TOPIC_IDS_SINCE = 10
 
+_Commit: TypeAlias = Callable[[OffsetCommitRequest, Caller], NowOrLater[OffsetCommitResponse]]
+
 
 def handle(request: OffsetCommitRequest, context: RequestContext) -> NowOrLater[OffsetCommitResponse]:
     """Refuse what does not exist or is not allowed, and have the coordinator commit the rest."""
     if sum(len(topic.partitions) for topic in request.topics) > SLICE_PARTITIONS:
         return _handle_in_slices(request, context)
     accepted, refused = _split(request.topics, context)
-    return _commit(request, context, accepted, refused)
+    return _commit(request, context, accepted, refused, context.services.groups.commit_offsets)
 
 
 async def _handle_in_slices(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
-    """Very many offsets are prepared in slices. They are committed together, in one turn."""
-    image = context.services.image
+    """Very many offsets are prepared in slices. They are committed together: the coordinator does nothing else for the
+    group meanwhile."""
     accepted: list[OffsetCommitRequestTopic] = []
     refused: list[OffsetCommitResponseTopic] = []
     for part in _portions(request.topics):
@@ -63,12 +65,19 @@ async def _handle_in_slices(request: OffsetCommitRequest, context: RequestContex
         await asyncio.sleep(0)
     request.topics = accepted
     made: Sequence[CoordinatorRecord | None] = await in_turns(context.services.groups.commit_records(request))
-    if context.services.image is not image:  # offsets of a topic that was deleted meanwhile would stay
+    if not _are_there(accepted, context):  # offsets of a topic that was deleted meanwhile would stay
         accepted, others = _split(accepted, context)
         refused += others
         made = ()
-    response = await resolved(_commit(request, context, accepted, refused, made))
+    commit = partial(context.services.groups.commit_many_offsets, made=made)
+    response = await resolved(_commit(request, context, accepted, refused, commit))
     return await encode_in_slices(context, response)
+
+
+def _are_there(topics: Iterable[OffsetCommitRequestTopic], context: RequestContext) -> bool:
+    """Whether all topics are still those that were looked up."""
+    known = context.services.image.topics
+    return all(topic.name in known and known[topic.name].id == topic.topic_id for topic in topics)
 
 
 def _portions(topics: Sequence[OffsetCommitRequestTopic]) -> Iterator[list[OffsetCommitRequestTopic]]:
@@ -89,17 +98,16 @@ def _commit(
     context: RequestContext,
     accepted: list[OffsetCommitRequestTopic],
     refused: list[OffsetCommitResponseTopic],
-    made: Sequence[CoordinatorRecord | None] = (),
+    commit: _Commit,
 ) -> NowOrLater[OffsetCommitResponse]:
     if not accepted:
         return OffsetCommitResponse(topics=refused)
     request.topics = accepted
-    groups = context.services.groups
 
     def failed(error: KafkaError) -> OffsetCommitResponse:
         return error_response(request, context.api_version, error.code, None)
 
-    committed = attempt(lambda: groups.commit_offsets(request, caller_of(context), made), failed)
+    committed = attempt(lambda: commit(request, caller_of(context)), failed)
     return then(committed, partial(_merged, refused, by_id=context.api_version >= TOPIC_IDS_SINCE))
 
 

@@ -13,10 +13,11 @@ Versions: 1 offsets from the log; 2 all topics (null), an error for the group; 5
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.base.futures import NowOrLater, then
+from kwire.base.futures import NowOrLater, is_later, then
 from kwire.codec.messages.offset_fetch_request import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -32,9 +33,10 @@ from kwire.codec.messages.offset_fetch_response import (
 )
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
-from kwire.handlers.authorization import allowed_topics, group_operation, is_topic_allowed, require
+from kwire.handlers.authorization import allowed_topics_in_slices, group_operation, is_topic_allowed, require
 from kwire.handlers.context import RequestContext
-from kwire.handlers.groups.group_calls import each_group
+from kwire.handlers.groups.group_calls import SLICE_GROUPS, each_group
+from kwire.handlers.slices import SLICE_PARTITIONS, encode_in_slices
 from kwire.security.acls.operations import AclOperation
 
 GROUP_ERROR_SINCE = 2
@@ -46,7 +48,10 @@ def handle(request: OffsetFetchRequest, context: RequestContext) -> NowOrLater[O
     """Fetch the offsets of every group; a request before version 8 has one."""
     operation = partial(_fetch, context, request.require_stable)
     groups = _requested_groups(request, context.api_version)
-    return each_group(context, groups, operation, _refused, partial(_response, request, context.api_version))
+    response = each_group(context, groups, operation, _refused, partial(_response, request, context.api_version))
+    return (
+        then(response, partial(_encoded, context)) if is_later(response) and len(groups) <= SLICE_GROUPS else response
+    )
 
 
 def _requested_groups(request: OffsetFetchRequest, version: int) -> list[OffsetFetchRequestGroup]:
@@ -112,7 +117,7 @@ def _finish(
     result: OffsetFetchResponseGroup,
     *,
     everything: bool,
-) -> OffsetFetchResponseGroup:
+) -> NowOrLater[OffsetFetchResponseGroup]:
     """Add topic ids if the version has them. Of "all topics", keep those that exist and that the principal may
     describe."""
     image = context.services.image
@@ -125,10 +130,15 @@ def _finish(
                 kept.append(topic)
         result.topics = kept
     if everything and not context.services.authorizer.allows_all:
-        allowed = allowed_topics(context, AclOperation.DESCRIBE, [topic.name for topic in result.topics])
-        result.topics = [topic for topic in result.topics if topic.name in allowed]
+        names = [topic.name for topic in result.topics]
+        return then(allowed_topics_in_slices(context, AclOperation.DESCRIBE, names), partial(_only, result))
     if refused:
         result.topics = [*result.topics, *refused]
+    return result
+
+
+def _only(result: OffsetFetchResponseGroup, allowed: Collection[str]) -> OffsetFetchResponseGroup:
+    result.topics = [topic for topic in result.topics if topic.name in allowed]
     return result
 
 
@@ -149,6 +159,13 @@ def _response(request: OffsetFetchRequest, version: int, groups: list[OffsetFetc
             for topic in request.topics or ()
         ]
     return OffsetFetchResponse(error_code=result.error_code, topics=[_topic_v7(topic) for topic in result.topics])
+
+
+def _encoded(context: RequestContext, response: OffsetFetchResponse) -> NowOrLater[OffsetFetchResponse]:
+    """A response about few groups, which may have very many offsets."""
+    count = sum(len(topic.partitions) for topic in response.topics)
+    count += sum(len(topic.partitions) for group in response.groups for topic in group.topics)
+    return encode_in_slices(context, response) if count > SLICE_PARTITIONS else response
 
 
 def _topic_v7(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:

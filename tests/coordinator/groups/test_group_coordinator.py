@@ -255,7 +255,7 @@ async def test_expired_offsets_are_deleted_in_batches() -> None:
         assert asyncio.get_running_loop().time() < deadline
         await asyncio.sleep(0.005)
     assert list(service.groups.dump()) == []
-    assert len(service.partition.log.batches) == 1 + 3
+    assert len(service.partition.log.batches) == 1 + 6
     await service.groups.close()
 
 

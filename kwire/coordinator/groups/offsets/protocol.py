@@ -6,12 +6,17 @@ topics exist, and filled in their names and ids.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.uuids import ZERO_UUID
-from kwire.codec.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestPartition
+from kwire.codec.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from kwire.codec.messages.offset_commit_response import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -23,7 +28,7 @@ from kwire.codec.messages.offset_delete_response import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from kwire.codec.messages.offset_fetch_request import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from kwire.codec.messages.offset_fetch_request import OffsetFetchRequestGroup
 from kwire.codec.messages.offset_fetch_response import (
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartitions,
@@ -35,11 +40,33 @@ from kwire.coordinator.groups.classic.protocol import ClassicProtocol
 from kwire.coordinator.groups.group import Group, GroupCounters, Groups, GroupSettings
 from kwire.coordinator.groups.offsets.store import OffsetStore
 from kwire.coordinator.groups.records import NO_TIMESTAMP, CommittedOffset
-from kwire.coordinator.runtime.java_hash import timeline_map_order, timeline_map_order_of_numbers, utf16_length
+from kwire.coordinator.runtime.java_hash import (
+    string_hash,
+    timeline_map_order,
+    timeline_map_order_of_hashes,
+    timeline_map_order_of_numbers,
+    utf16_length,
+)
+from kwire.coordinator.runtime.long_operations import Pace, Steps
 from kwire.coordinator.runtime.machine import Caller, CoordinatorRecord, Instant, Result
 
 RECORDS_PER_STEP: Final = 250
 """Records of committed offsets that are made in one turn of the event loop: two milliseconds."""
+
+PARTITIONS_PER_PART: Final = 250
+"""Partitions of one topic that a long operation examines before it looks whether its step is over."""
+
+EXAMINED_US: Final = 2
+"""What it takes to examine a group or a committed offset, about."""
+
+TOMBSTONE_US: Final = 4
+"""What it takes to make the tombstone of an offset, about."""
+
+FETCHED_US: Final = 3
+"""What it takes to find a committed offset and describe it, about."""
+
+HASHED_US: Final = 2
+"""What it takes to hash the name of a topic as Java does, about."""
 
 GROUP_ID_NOT_FOUND_SINCE = 9
 """The version of OffsetCommit and OffsetFetch from which on clients understand the errors of KIP-848."""
@@ -73,32 +100,70 @@ class OffsetProtocol:
         caller: Caller,
         out: Result[OffsetCommitResponse],
         now: Instant,
-        made: Sequence[CoordinatorRecord | None],
     ) -> None:
-        """OffsetCommit, with the records of all partitions if they are made already (`records_of`). Raises KafkaError
-        for all partitions if the member may not commit."""
+        """OffsetCommit. Raises KafkaError for all partitions if the member may not commit."""
+        group = self._begin_commit(request, caller, now)
+        records = _records(request, now.wall_ms, self._settings.offset_metadata_max_bytes)
+        topics = []
+        for topic in request.topics:
+            responses = self._commit_some(request, group, topic, topic.partitions, records, out)
+            topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=responses))
+        self._counters.offset_commits += len(out.records)
+        out.response = OffsetCommitResponse(topics=topics)
+
+    def commit_in_steps(
+        self,
+        request: OffsetCommitRequest,
+        caller: Caller,
+        out: Result[OffsetCommitResponse],
+        now: Instant,
+        made: Sequence[CoordinatorRecord | None],
+    ) -> Steps:
+        """The same for very many partitions; ``made`` are their records if they are made already (`records_of`)."""
+        group = self._begin_commit(request, caller, now)
+        records = iter(made) if made else _records(request, now.wall_ms, self._settings.offset_metadata_max_bytes)
+        pace = Pace()
+        topics = []
+        for topic in request.topics:
+            responses: list[OffsetCommitResponsePartition] = []
+            for start in range(0, len(topic.partitions), PARTITIONS_PER_PART):
+                part = topic.partitions[start : start + PARTITIONS_PER_PART]
+                responses += self._commit_some(request, group, topic, part, records, out)
+                if pace.spent(len(part) * (EXAMINED_US if made else EXAMINED_US + TOMBSTONE_US)):
+                    yield
+            topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=responses))
+        self._counters.offset_commits += len(out.records)
+        out.response = OffsetCommitResponse(topics=topics)
+
+    def _begin_commit(self, request: OffsetCommitRequest, caller: Caller, now: Instant) -> Group | None:
+        """The group, if it exists. Raises KafkaError if the member may not commit."""
         self._check_commit(request, caller.api_version)
         group = self._groups.find(request.group_id)
         if isinstance(group, ClassicGroup):
             self._classic.committed(group, request.member_id, now)
-        records = iter(made) if made else _records(request, now.wall_ms, self._settings.offset_metadata_max_bytes)
-        topics = []
-        for topic in request.topics:
-            responses = []
-            for partition in topic.partitions:
-                if group is not None:
-                    epoch, index = request.generation_id_or_member_epoch, partition.partition_index
-                    group.check_partition_commit(request.member_id, epoch, topic.name, topic.topic_id, index)
-                record = next(records)
-                error = ErrorCode.OFFSET_METADATA_TOO_LARGE if record is None else ErrorCode.NONE
-                if record is not None:
-                    out.records.append(record)
-                responses.append(
-                    OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
-                )
-            topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=responses))
-        self._counters.offset_commits += len(out.records)
-        out.response = OffsetCommitResponse(topics=topics)
+        return group
+
+    def _commit_some(
+        self,
+        request: OffsetCommitRequest,
+        group: Group | None,
+        topic: OffsetCommitRequestTopic,
+        partitions: Sequence[OffsetCommitRequestPartition],
+        records: Iterator[CoordinatorRecord | None],
+        out: Result[OffsetCommitResponse],
+    ) -> list[OffsetCommitResponsePartition]:
+        """Commit the offsets of some partitions of a topic; the next of ``records`` are theirs."""
+        responses = []
+        for partition in partitions:
+            if group is not None:
+                epoch, index = request.generation_id_or_member_epoch, partition.partition_index
+                group.check_partition_commit(request.member_id, epoch, topic.name, topic.topic_id, index)
+            record = next(records)
+            error = ErrorCode.OFFSET_METADATA_TOO_LARGE if record is None else ErrorCode.NONE
+            if record is not None:
+                out.records.append(record)
+            responses.append(OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error))
+        return responses
 
     def _check_commit(self, request: OffsetCommitRequest, version: int) -> None:
         group = self._groups.find(request.group_id)
@@ -114,44 +179,93 @@ class OffsetProtocol:
     def fetch(self, request: OffsetFetchRequestGroup, *, require_stable: bool) -> OffsetFetchResponseGroup:
         """OffsetFetch: the committed offsets of the requested partitions, or of all (``topics`` None). A partition
         without one has offset -1. Raises KafkaError if the member may not read them."""
+        group = self._begin_fetch(request)
+        is_pending = (
+            partial(self._offsets.is_pending, request.group_id) if group is not None and require_stable else None
+        )
+        topics = []
+        for name, topic_id, indexes in self._wanted(request, group):
+            fetched = self._fetch_some(group, name, topic_id, indexes, is_pending)
+            topics.append(OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=fetched))
+        return OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
+
+    def fetch_in_steps(
+        self, request: OffsetFetchRequestGroup, *, require_stable: bool
+    ) -> Generator[None, None, OffsetFetchResponseGroup]:
+        """The same for very many partitions."""
+        group = self._begin_fetch(request)
+        is_pending = None
+        if group is not None and require_stable:
+            pending = frozenset(self._offsets.pending(request.group_id))
+
+            def is_pending(topic: str, index: int) -> bool:
+                return (topic, index) in pending
+
+        pace = Pace()
+        topics = []
+        names = yield from self._ordered(request, group, pace)
+        for name, topic_id, indexes in self._wanted(request, group, names):
+            fetched: list[OffsetFetchResponsePartitions] = []
+            for start in range(0, len(indexes), PARTITIONS_PER_PART):
+                part = indexes[start : start + PARTITIONS_PER_PART]
+                fetched += self._fetch_some(group, name, topic_id, part, is_pending)
+                if pace.spent(len(part) * FETCHED_US):
+                    yield
+            topics.append(OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=fetched))
+        return OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
+
+    def _begin_fetch(self, request: OffsetFetchRequestGroup) -> Group | None:
+        """The group, if it exists. Raises KafkaError if the member may not read its offsets."""
         group = self._groups.find(request.group_id)
         if group is not None:
             group.check_offset_fetch(request.member_id, request.member_epoch)
-        if request.topics is None:
-            topics = self._fetch_all(request.group_id, group, require_stable)
-        else:
-            topics = [self._fetch_topic(request.group_id, group, topic, require_stable) for topic in request.topics]
-        return OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
+        return group
 
-    def _fetch_topic(
-        self, group_id: str, group: Group | None, topic: OffsetFetchRequestTopics, require_stable: bool
-    ) -> OffsetFetchResponseTopics:
-        known = self._offsets.topics(group_id).get(topic.name, {}) if group is not None else {}
+    def _ordered(
+        self, request: OffsetFetchRequestGroup, group: Group | None, pace: Pace
+    ) -> Generator[None, None, list[str]]:
+        """The names of all topics of a group in Kafka's order, if a request asks for all."""
+        found = () if group is None or request.topics is not None else self._offsets.topics(request.group_id)
+        hashes: dict[str, int] = {}
+        for name in found:
+            hashes[name] = string_hash(name)
+            if pace.spent(HASHED_US):
+                yield
+        if pace.spent(len(hashes)):
+            yield
+        return timeline_map_order_of_hashes(hashes)
+
+    def _wanted(
+        self, request: OffsetFetchRequestGroup, group: Group | None, names: Sequence[str] | None = None
+    ) -> Iterable[tuple[str, bytes, Sequence[int]]]:
+        """What a request asks for: the names, ids and partitions of topics. ``names``: all of the group in Kafka's
+        order, if they are known."""
+        if request.topics is not None:
+            return [(topic.name, topic.topic_id, topic.partition_indexes) for topic in request.topics]
+        found = {} if group is None else self._offsets.topics(request.group_id)
+        ordered = timeline_map_order(found) if names is None else names
+        return ((name, ZERO_UUID, timeline_map_order_of_numbers(found[name])) for name in ordered)
+
+    def _fetch_some(
+        self,
+        group: Group | None,
+        topic: str,
+        topic_id: bytes,
+        indexes: Sequence[int],
+        is_pending: Callable[[str, int], bool] | None,
+    ) -> list[OffsetFetchResponsePartitions]:
+        """The offsets of some partitions of a topic; ``is_pending`` says which of them are not stable."""
+        known = {} if group is None else self._offsets.topics(group.group_id).get(topic, {})
         partitions = []
-        for index in topic.partition_indexes:
+        for index in indexes:
             committed = known.get(index)
-            if group is not None and require_stable and self._offsets.is_pending(group_id, topic.name, index):
+            if is_pending is not None and is_pending(topic, index):
                 partitions.append(_without_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
-            elif committed is None or _of_another_topic(committed, topic.topic_id):
+            elif committed is None or _of_another_topic(committed, topic_id):
                 partitions.append(_without_offset(index, ErrorCode.NONE))
             else:
                 partitions.append(_with_offset(index, committed))
-        return OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
-
-    def _fetch_all(self, group_id: str, group: Group | None, require_stable: bool) -> list[OffsetFetchResponseTopics]:
-        if group is None:
-            return []
-        topics = []
-        found = self._offsets.topics(group_id)
-        for topic in timeline_map_order(found):
-            partitions = []
-            for index in timeline_map_order_of_numbers(found[topic]):
-                if require_stable and self._offsets.is_pending(group_id, topic, index):
-                    partitions.append(_without_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
-                else:
-                    partitions.append(_with_offset(index, found[topic][index]))
-            topics.append(OffsetFetchResponseTopics(name=topic, partitions=partitions))
-        return topics
+        return partitions
 
     # -- OffsetDelete, DeleteGroups, deleted topics --------------------------------------------------------------------
 
@@ -178,31 +292,47 @@ class OffsetProtocol:
 
     def delete_group(self, group_id: str, out: Result[Any]) -> None:
         """Delete an empty group with its committed offsets, including those in open transactions. Raises KafkaError."""
+        for _ in self.delete_group_in_steps(group_id, out):
+            continue
+
+    def delete_group_in_steps(self, group_id: str, out: Result[Any]) -> Steps:
+        """The same for a group with very many offsets."""
         group = self._groups.find(group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
         group.check_delete()
+        pace = Pace()
         for topic, partition in self._offsets.partitions(group_id):
             out.records.append(group_records.offset_tombstone(group_id, topic, partition))
+            if pace.spent(TOMBSTONE_US):
+                yield
         self._counters.offset_deletions += len(out.records)
         out.records.extend(group.tombstones())
 
-    def forget_partitions(self, deleted: dict[str, frozenset[int]], out: Result[Any]) -> None:
+    def forget_partitions(self, deleted: Mapping[str, Collection[int]], out: Result[Any], pace: Pace) -> Steps:
         """Delete the committed offsets of deleted topics (topic -> its partitions)."""
         for group_id in dict.fromkeys((*self._offsets.group_ids(), *self._offsets.pending_group_ids())):
+            if pace.spent(EXAMINED_US):
+                yield
             for topic, partition in self._offsets.partitions_of(group_id, deleted):
                 if partition in deleted[topic]:
                     out.records.append(group_records.offset_tombstone(group_id, topic, partition))
+                    if pace.spent(TOMBSTONE_US):
+                        yield
 
     # -- retention -----------------------------------------------------------------------------------------------------
 
-    def expire(self, groups: Iterable[Group], out: Result[Any], now: Instant) -> None:
+    def expire(self, groups: Iterable[Group], out: Result[Any], now: Instant) -> Steps:
         """Delete committed offsets past their retention, and groups that are empty and without committed offsets."""
+        pace = Pace()
         for group in groups:
-            if self._groups.holds(group) and group.expires and self._expire_group(group, out, now) and group.is_empty:
+            if not self._groups.holds(group) or not group.expires:
+                continue
+            nothing_left = yield from self._expire_group(group, out, now, pace)
+            if nothing_left and group.is_empty:
                 out.records.extend(group.tombstones())
 
-    def _expire_group(self, group: Group, out: Result[Any], now: Instant) -> bool:
+    def _expire_group(self, group: Group, out: Result[Any], now: Instant, pace: Pace) -> Generator[None, None, bool]:
         """Delete the expired offsets of one group. Returns whether none is left."""
         topics = self._offsets.topics(group.group_id)
         if not topics:
@@ -213,6 +343,8 @@ class OffsetProtocol:
         retention_ms = self._settings.offsets_retention_minutes * _MINUTE_MS
         nothing_left = True
         for topic, partition, committed in self._offsets.walk(group.group_id):
+            if pace.spent(EXAMINED_US):
+                yield
             if committed.expire_ms != NO_TIMESTAMP:
                 expired = now.wall_ms >= committed.expire_ms
             else:
@@ -226,6 +358,8 @@ class OffsetProtocol:
             else:
                 out.records.append(group_records.offset_tombstone(group.group_id, topic, partition))
                 self._counters.offset_expirations += 1
+                if pace.spent(TOMBSTONE_US):
+                    yield
         return nothing_left
 
 

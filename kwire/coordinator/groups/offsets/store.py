@@ -40,6 +40,11 @@ class OffsetStore:
         """The number of committed offsets."""
         return sum(len(partitions) for topics in self._groups.values() for partitions in topics.values())
 
+    def has_more(self, group_id: str, count: int) -> bool:
+        """Whether a group has more committed offsets than ``count``."""
+        topics = self.topics(group_id)
+        return len(topics) > count or sum(map(len, topics.values())) > count
+
     def group_ids(self) -> list[str]:
         """The groups with committed offsets."""
         return list(self._groups)
@@ -100,10 +105,13 @@ class OffsetStore:
         """Whether the partition has a committed or a pending offset."""
         return self.find(group_id, topic, partition) is not None or self.is_pending(group_id, topic, partition)
 
-    def partitions(self, group_id: str) -> list[TopicPartition]:
-        """All partitions with a committed or a pending offset of the group."""
-        committed = [(topic, partition) for topic, partition, _ in self.walk(group_id)]
-        return list(dict.fromkeys((*committed, *self.pending(group_id))))
+    def partitions(self, group_id: str) -> Iterator[TopicPartition]:
+        """All partitions with a committed or a pending offset of the group, each once."""
+        for topic, partition, _ in self.walk(group_id):
+            yield topic, partition
+        for topic, partition in dict.fromkeys(self.pending(group_id)):
+            if self.find(group_id, topic, partition) is None:
+                yield topic, partition
 
     def partitions_of(self, group_id: str, topics: Collection[str]) -> list[TopicPartition]:
         """Those of some topics, without going through all others."""
