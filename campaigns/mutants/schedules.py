@@ -26,6 +26,7 @@ from kwire.coordinator.groups.consumer.migration import Migration
 from kwire.coordinator.groups.consumer.protocol import ConsumerProtocol
 from kwire.coordinator.groups.offsets.store import OffsetStore
 from kwire.coordinator.groups.shard import GroupShard
+from kwire.coordinator.runtime.long_operations import OperationQueue
 from kwire.coordinator.runtime.machine import Result
 from kwire.coordinator.runtime.runtime import Runtime
 from kwire.coordinator.transactions import markers as transaction_markers
@@ -51,6 +52,12 @@ def _short_retention(first: int, count: int) -> Found:
     """Only schedules of groups with a short offset retention."""
     seeds = [seed for seed in range(0, 1000, 2) if groups.Schedule(seed).short_retention]
     return run_all(seeds[first : first + count], schedule_campaign.run_seed, "schedules", failures_max=1)
+
+
+def _small_steps(first: int, count: int) -> Found:
+    """Only schedules whose operations on committed offsets take several turns."""
+    step = 2 * groups.SMALL_STEPS_EVERY
+    return schedule_campaign.run_seeds(step * first, count, step, failures_max=1)
 
 
 def _later_groups(first: int, count: int) -> Found:
@@ -134,6 +141,15 @@ def _old_instance_stays() -> Any:
         return found
 
     return patch.object(ConsumerProtocol, "static_member", careless)
+
+
+def _overlapping() -> Any:
+    begin = OperationQueue.begin
+
+    def in_a_queue_of_its_own(self: OperationQueue, steps: Any) -> None:
+        begin(OperationQueue(self._turns, _nothing), steps)
+
+    return patch.object(OperationQueue, "begin", in_a_queue_of_its_own)
 
 
 def _expires_what_is_subscribed(self: Any, topic: str) -> bool:
@@ -246,6 +262,13 @@ MUTANTS: dict[str, Mutant] = {
         ),
         _short_retention,
         20,
+    ),
+    "long-operation-not-alone": Mutant("one operation at a time", _overlapping, _small_steps, SEEDS),
+    "long-operation-outlives-leadership": Mutant(
+        "long operations end with the leadership",
+        _method(Runtime, "_while_active", lambda self, steps: steps),
+        _small_steps,
+        SEEDS,
     ),
     "response-before-commit": Mutant(
         "responses that wait for the commit", _method(Runtime, "barrier", lambda self: None), _groups, SEEDS

@@ -1,5 +1,5 @@
 """Schedules of one group. Members of both protocols join, work, stall, lose responses, crash, and return, some with the
-other protocol.
+other protocol. In some schedules every operation on committed offsets is a long one, whose steps take time.
 
 Invariants: no partition has two owners, neither in the coordinator nor among its current members; an acknowledged
 committed offset changes only by another commit; a fenced member commits nothing; epochs never decrease; loading the log
@@ -10,8 +10,10 @@ partition has one owner, which can commit. When all members have stopped, the gr
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack
 from random import Random
 from typing import Any, Final
+from unittest.mock import patch
 
 from campaigns.schedules import replay
 from campaigns.schedules.members import COOPERATIVE, ClassicMember, ConsumerMember, Member
@@ -25,14 +27,19 @@ from kwire.codec.messages.offset_commit_request import (
     OffsetCommitRequestTopic,
 )
 from kwire.codec.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
+from kwire.coordinator.groups import coordinator
 from kwire.coordinator.groups.classic.group import ClassicGroup
 from kwire.coordinator.groups.consumer.group import ConsumerGroup
 from kwire.coordinator.groups.consumer.member import MemberState
+from kwire.coordinator.groups.offsets import protocol
+from kwire.coordinator.runtime import long_operations, runtime
 from kwire.handlers.groups import offset_commit, offset_fetch
 
 NONE: Final = ErrorCode.NONE
 NEVER: Final = 1 << 60
 LIMIT_S: Final = 240
+SMALL_STEPS_EVERY: Final = 8
+"""In one of so many schedules, operations on committed offsets are long ones."""
 
 
 class CommittedOffsets:
@@ -186,7 +193,8 @@ class Client:
         value = committed_offsets.begin(key)
         rival = self.schedule.holder(key, but=self)
         make = _commit(member, key, value)
-        twice, error = not self.world.calm and self.world.random.random() < 0.05, None
+        often = 0.5 if self.schedule.small_steps else 0.05
+        twice, error = not self.world.calm and self.world.random.random() < often, None
         try:
             response = await self.world.call(offset_commit.API, make, 9, twice=twice)
             error = ErrorCode(response.topics[0].partitions[0].error_code)
@@ -224,6 +232,7 @@ class Schedule:
         chance = Random(f"group {seed}")
         self.policy = chance.choice(("bidirectional", "bidirectional", "bidirectional", "upgrade", "disabled"))
         self.short_retention = chance.random() < 0.05
+        self.small_steps = seed // 2 % SMALL_STEPS_EVERY == 0
         self.world = World(
             seed,
             logs={OFFSETS_TOPIC: 1},
@@ -249,7 +258,30 @@ class Schedule:
 
     def run(self) -> None:
         """Run the seed from beginning to end. Raises `Violation`, and any unexpected error."""
-        self.world.run(self._happen())
+        with ExitStack() as stack:
+            if self.small_steps:
+                self._patch_steps(stack)
+            self.world.run(self._happen())
+
+    def _patch_steps(self, stack: ExitStack) -> None:
+        """Have every operation on committed offsets take several turns, and each turn some time."""
+        chance = Random(self.world.random.random())
+
+        def go_on(turns: long_operations.Turns) -> None:
+            after_s = chance.choice((0.0, 0.001, 0.01) if self.world.calm else (0.0, 0.01, 0.1, 1.0))
+            asyncio.get_running_loop().call_later(after_s, turns._turn)
+
+        for owner, name, value in (
+            (offset_commit, "SLICE_PARTITIONS", 0),
+            (coordinator, "MANY_OFFSETS", 0),
+            (coordinator, "GROUPS_PER_STEP", 1),
+            (protocol, "PARTITIONS_PER_PART", 1),
+            (protocol, "RECORDS_PER_STEP", 1),
+            (long_operations, "STEP_US", 1),
+            (runtime, "WRITTEN_PER_TURN", 1),
+            (long_operations.Turns, "_go_on", go_on),
+        ):
+            stack.enter_context(patch.object(owner, name, value))
 
     async def _happen(self) -> None:
         world, chance = self.world, self.world.random

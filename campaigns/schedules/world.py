@@ -34,7 +34,7 @@ from kwire.cluster.replication.peers import PeerUnavailable
 from kwire.cluster.store.keys import PartitionState
 from kwire.codec.records import BatchHeader, iter_headers
 from kwire.coordinator.groups.coordinator import GroupCoordinator
-from kwire.coordinator.runtime.runtime import Phase
+from kwire.coordinator.runtime.runtime import Phase, Runtime
 from kwire.coordinator.transactions.coordinator import TransactionCoordinator
 from kwire.handlers.api import Api
 from kwire.handlers.context import RequestContext
@@ -471,9 +471,18 @@ class World:
 
     def shard(self, topic: str) -> Any | None:
         """The active shard of an internal topic's partition 0, or None."""
-        coordinator = self.groups if topic == OFFSETS_TOPIC else self.transactions
-        runtime = coordinator._runtimes.get(0)
+        runtime = self._runtime(topic)
         return runtime.shard if self.up and runtime is not None and runtime.phase is Phase.ACTIVE else None
+
+    def is_busy(self, topic: str) -> bool:
+        """Whether that shard has a long operation in progress."""
+        runtime = self._runtime(topic)
+        return runtime is not None and runtime._queue.held
+
+    def _runtime(self, topic: str) -> Runtime[Any] | None:
+        coordinator: Any = self.groups if topic == OFFSETS_TOPIC else self.transactions
+        found: Runtime[Any] | None = coordinator._runtimes.get(0)
+        return found
 
 
 def _no_callback(index: int, partition: Any) -> None:
