@@ -91,8 +91,8 @@ class Documents:
     """The schema and those that it refers to, by their URLs and names."""
 
     def __init__(self, root: Any, others: Mapping[str, Any]) -> None:
-        self.shapes: dict[int, Shape] = {}
-        """By the identities of pieces, which the shapes keep: a walk knows by them where it has been."""
+        self.shapes: dict[tuple[int, str], Shape] = {}
+        """By identities and bases of pieces, which the shapes keep: a walk knows by them where it has been."""
         self._by_url: dict[str, tuple[Any, str]] = {"": (root, "")}
         for name, value in others.items():
             self._add(name, value, name)
@@ -159,9 +159,10 @@ def shape(node: Node) -> Shape:
         return Shape(FALSE, node)
     if not isinstance(value, dict):
         raise SchemaError("a schema is an object, true or false")
-    known = node.documents.shapes.get(id(value))
+    place = id(value), node.base
+    known = node.documents.shapes.get(place)
     if known is None:
-        known = node.documents.shapes[id(value)] = _combined(node) or Shape(_kind(value), node)
+        known = node.documents.shapes[place] = _combined(node) or Shape(_kind(value), node)
     return known
 
 
