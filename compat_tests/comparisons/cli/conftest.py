@@ -6,7 +6,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 from jsonschema import validate
 
-from harness.processes.brokers import Broker, wait_until
+from harness.processes.brokers import Broker, make_broker, wait_until
 from kwire.cli import main
 from tools.command_schemas import FILE
 
@@ -100,3 +100,12 @@ class Kwire:
 def kwire(broker: Broker, tmp_path: Path) -> Kwire:
     """The command on the broker under test."""
     return Kwire(broker.bootstrap, tmp_path)
+
+
+@pytest.fixture
+def own_broker(broker_kind: str, tmp_path: Path) -> Iterator[Broker]:
+    """A broker without anything in it, which a test may stop."""
+    made = make_broker(broker_kind, tmp_path / "broker")
+    made.start()
+    yield made
+    made.kill()

@@ -6,14 +6,11 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
 from harness.paths import ROOT
-from harness.processes.brokers import Broker, make_broker
+from harness.processes.brokers import Broker
 from harness.waiting import PATIENCE_S
 
 GUIDE = ROOT / "docs" / "EVERYDAY_TASKS.md"
@@ -40,15 +37,6 @@ def commands() -> list[Command]:
 def pattern(lines: list[str]) -> str:
     """The lines as a regular expression; ``...`` is anything within a line."""
     return "".join("[^\n]*".join(map(re.escape, line.split("..."))) + "\n" for line in lines)
-
-
-@pytest.fixture
-def own_broker(broker_kind: str, tmp_path: Path) -> Iterator[Broker]:
-    """A broker without anything in it, whose id is that of the guide."""
-    made = make_broker(broker_kind, tmp_path / "broker")
-    made.start()
-    yield made
-    made.kill()
 
 
 def test_every_command_of_the_guide_prints_what_is_shown(own_broker: Broker, tmp_path: Path) -> None:
