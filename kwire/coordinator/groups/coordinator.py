@@ -400,13 +400,10 @@ class GroupCoordinator:
             is_large = runtime.shard.offsets.has_more(request.group_id, MANY_OFFSETS)
         else:
             is_large = sum(len(topic.partition_indexes) for topic in request.topics) > MANY_OFFSETS
+        shard = runtime.shard
         if is_large:
-            return runtime.perform_in_turns(
-                lambda _: runtime.shard.fetch_many_offsets(request, require_stable=require_stable)
-            )
-        return self._perform(
-            request.group_id, lambda shard, _: shard.fetch_offsets(request, require_stable=require_stable)
-        )
+            return runtime.perform_in_turns(lambda _: shard.fetch_many_offsets(request, require_stable=require_stable))
+        return runtime.perform(lambda _: shard.fetch_offsets(request, require_stable=require_stable))
 
     def delete_offsets(
         self, request: OffsetDeleteRequest
@@ -437,7 +434,7 @@ class GroupCoordinator:
         runtime = self._runtime(group_id, may_be_empty=True)
         if runtime.shard.offsets.has_more(group_id, MANY_OFFSETS):
             return runtime.perform_in_turns(lambda _: runtime.shard.delete_large_group(group_id))
-        return self._perform(group_id, lambda shard, _: shard.delete_group(group_id))
+        return runtime.perform(lambda _: runtime.shard.delete_group(group_id))
 
     def list_groups(self, states: frozenset[str], types: frozenset[str]) -> Generator[None, None, list[ListedGroup]]:
         """The groups that this broker coordinates, in these states and of these types (lower case; empty: all), in

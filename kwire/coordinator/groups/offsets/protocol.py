@@ -72,6 +72,8 @@ GROUP_ID_NOT_FOUND_SINCE = 9
 """The version of OffsetCommit and OffsetFetch from which on clients understand the errors of KIP-848."""
 
 _INVALID_OFFSET = -1
+_NO_OFFSETS: Final[Mapping[int, CommittedOffset]] = {}
+_NOTHING: Final[Mapping[str, Mapping[int, CommittedOffset]]] = {}
 _MINUTE_MS = 60_000
 
 
@@ -179,93 +181,63 @@ class OffsetProtocol:
     def fetch(self, request: OffsetFetchRequestGroup, *, require_stable: bool) -> OffsetFetchResponseGroup:
         """OffsetFetch: the committed offsets of the requested partitions, or of all (``topics`` None). A partition
         without one has offset -1. Raises KafkaError if the member may not read them."""
-        group = self._begin_fetch(request)
-        is_pending = (
-            partial(self._offsets.is_pending, request.group_id) if group is not None and require_stable else None
-        )
+        known = self._readable(request)
+        group_id = request.group_id
+        is_pending = None
+        if known is not None and require_stable and self._offsets.has_open_transaction(group_id):
+            is_pending = partial(self._offsets.is_pending, group_id)
         topics = []
-        for name, topic_id, indexes in self._wanted(request, group):
-            fetched = self._fetch_some(group, name, topic_id, indexes, is_pending)
-            topics.append(OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=fetched))
-        return OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
+        if request.topics is not None:
+            for topic in request.topics:
+                part = (known or _NOTHING).get(topic.name, _NO_OFFSETS)
+                fetched = _fetched(part, topic.name, topic.topic_id, topic.partition_indexes, is_pending)
+                topics.append(OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=fetched))
+        elif known is not None:
+            for name in timeline_map_order(known):
+                indexes = timeline_map_order_of_numbers(known[name])
+                fetched = _fetched(known[name], name, ZERO_UUID, indexes, is_pending)
+                topics.append(OffsetFetchResponseTopics(name=name, partitions=fetched))
+        return OffsetFetchResponseGroup(group_id=group_id, topics=topics)
 
     def fetch_in_steps(
         self, request: OffsetFetchRequestGroup, *, require_stable: bool
     ) -> Generator[None, None, OffsetFetchResponseGroup]:
         """The same for very many partitions."""
-        group = self._begin_fetch(request)
+        readable = self._readable(request)
         is_pending = None
-        if group is not None and require_stable:
+        if readable is not None and require_stable:
             pending = frozenset(self._offsets.pending(request.group_id))
 
             def is_pending(topic: str, index: int) -> bool:
                 return (topic, index) in pending
 
+        known = readable or _NOTHING
         pace = Pace()
+        wanted: Iterable[tuple[str, bytes, Sequence[int]]]
+        if request.topics is not None:
+            wanted = [(topic.name, topic.topic_id, topic.partition_indexes) for topic in request.topics]
+        else:
+            names = yield from _ordered(known, pace)
+            wanted = ((name, ZERO_UUID, timeline_map_order_of_numbers(known[name])) for name in names)
         topics = []
-        names = yield from self._ordered(request, group, pace)
-        for name, topic_id, indexes in self._wanted(request, group, names):
+        for name, topic_id, indexes in wanted:
             fetched: list[OffsetFetchResponsePartitions] = []
             for start in range(0, len(indexes), PARTITIONS_PER_PART):
                 part = indexes[start : start + PARTITIONS_PER_PART]
-                fetched += self._fetch_some(group, name, topic_id, part, is_pending)
+                fetched += _fetched(known.get(name, _NO_OFFSETS), name, topic_id, part, is_pending)
                 if pace.spent(len(part) * FETCHED_US):
                     yield
             topics.append(OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=fetched))
         return OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
 
-    def _begin_fetch(self, request: OffsetFetchRequestGroup) -> Group | None:
-        """The group, if it exists. Raises KafkaError if the member may not read its offsets."""
+    def _readable(self, request: OffsetFetchRequestGroup) -> Mapping[str, Mapping[int, CommittedOffset]] | None:
+        """The offsets of a request's group; None if there is no such group. Raises KafkaError if the member may not
+        read them."""
         group = self._groups.find(request.group_id)
-        if group is not None:
-            group.check_offset_fetch(request.member_id, request.member_epoch)
-        return group
-
-    def _ordered(
-        self, request: OffsetFetchRequestGroup, group: Group | None, pace: Pace
-    ) -> Generator[None, None, list[str]]:
-        """The names of all topics of a group in Kafka's order, if a request asks for all."""
-        found = () if group is None or request.topics is not None else self._offsets.topics(request.group_id)
-        hashes: dict[str, int] = {}
-        for name in found:
-            hashes[name] = string_hash(name)
-            if pace.spent(HASHED_US):
-                yield
-        if pace.spent(len(hashes)):
-            yield
-        return timeline_map_order_of_hashes(hashes)
-
-    def _wanted(
-        self, request: OffsetFetchRequestGroup, group: Group | None, names: Sequence[str] | None = None
-    ) -> Iterable[tuple[str, bytes, Sequence[int]]]:
-        """What a request asks for: the names, ids and partitions of topics. ``names``: all of the group in Kafka's
-        order, if they are known."""
-        if request.topics is not None:
-            return [(topic.name, topic.topic_id, topic.partition_indexes) for topic in request.topics]
-        found = {} if group is None else self._offsets.topics(request.group_id)
-        ordered = timeline_map_order(found) if names is None else names
-        return ((name, ZERO_UUID, timeline_map_order_of_numbers(found[name])) for name in ordered)
-
-    def _fetch_some(
-        self,
-        group: Group | None,
-        topic: str,
-        topic_id: bytes,
-        indexes: Sequence[int],
-        is_pending: Callable[[str, int], bool] | None,
-    ) -> list[OffsetFetchResponsePartitions]:
-        """The offsets of some partitions of a topic; ``is_pending`` says which of them are not stable."""
-        known = {} if group is None else self._offsets.topics(group.group_id).get(topic, {})
-        partitions = []
-        for index in indexes:
-            committed = known.get(index)
-            if is_pending is not None and is_pending(topic, index):
-                partitions.append(_without_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
-            elif committed is None or _of_another_topic(committed, topic_id):
-                partitions.append(_without_offset(index, ErrorCode.NONE))
-            else:
-                partitions.append(_with_offset(index, committed))
-        return partitions
+        if group is None:
+            return None
+        group.check_offset_fetch(request.member_id, request.member_epoch)
+        return self._offsets.topics(request.group_id)
 
     # -- OffsetDelete, DeleteGroups, deleted topics --------------------------------------------------------------------
 
@@ -399,6 +371,38 @@ def _from_request(
         expire_ms=expire_ms,
         topic_id=topic_id,
     )
+
+
+def _ordered(topics: Iterable[str], pace: Pace) -> Generator[None, None, list[str]]:
+    """The names of very many topics in Kafka's order."""
+    hashes: dict[str, int] = {}
+    for name in topics:
+        hashes[name] = string_hash(name)
+        if pace.spent(HASHED_US):
+            yield
+    if pace.spent(len(hashes)):
+        yield
+    return timeline_map_order_of_hashes(hashes)
+
+
+def _fetched(
+    known: Mapping[int, CommittedOffset],
+    topic: str,
+    topic_id: bytes,
+    indexes: Iterable[int],
+    is_pending: Callable[[str, int], bool] | None,
+) -> list[OffsetFetchResponsePartitions]:
+    """The offsets of some partitions of a topic; ``is_pending`` says which of them are not stable."""
+    partitions = []
+    for index in indexes:
+        committed = known.get(index)
+        if is_pending is not None and is_pending(topic, index):
+            partitions.append(_without_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
+        elif committed is None or _of_another_topic(committed, topic_id):
+            partitions.append(_without_offset(index, ErrorCode.NONE))
+        else:
+            partitions.append(_with_offset(index, committed))
+    return partitions
 
 
 def _of_another_topic(committed: CommittedOffset, topic_id: bytes) -> bool:

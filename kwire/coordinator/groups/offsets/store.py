@@ -42,8 +42,8 @@ class OffsetStore:
 
     def has_more(self, group_id: str, count: int) -> bool:
         """Whether a group has more committed offsets than ``count``."""
-        topics = self.topics(group_id)
-        return len(topics) > count or sum(map(len, topics.values())) > count
+        topics = self._groups.get(group_id)
+        return topics is not None and sum(map(len, topics.values())) > count
 
     def group_ids(self) -> list[str]:
         """The groups with committed offsets."""
