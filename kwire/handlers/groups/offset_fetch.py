@@ -13,11 +13,12 @@ Versions: 1 offsets from the log; 2 all topics (null), an error for the group; 5
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import partial
+from typing import Final
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.base.futures import NowOrLater, is_later, then
+from kwire.base.futures import NowOrLater, is_later, resolved, then
 from kwire.codec.messages.offset_fetch_request import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -36,12 +37,15 @@ from kwire.handlers.api import Api
 from kwire.handlers.authorization import allowed_topics_in_slices, group_operation, is_topic_allowed, require
 from kwire.handlers.context import RequestContext
 from kwire.handlers.groups.group_calls import SLICE_GROUPS, each_group
-from kwire.handlers.slices import SLICE_PARTITIONS, encode_in_slices
+from kwire.handlers.slices import SLICE_PARTITIONS, encode_in_slices, in_slices
 from kwire.security.acls.operations import AclOperation
 
 GROUP_ERROR_SINCE = 2
 MANY_GROUPS_SINCE = 8
 TOPIC_IDS_SINCE = 10
+
+SLICE_TOPICS: Final = 500
+"""Topics that are looked up and authorised before other clients get their turn: a millisecond or two."""
 
 
 def handle(request: OffsetFetchRequest, context: RequestContext) -> NowOrLater[OffsetFetchResponse]:
@@ -70,6 +74,8 @@ def _fetch(
     context: RequestContext, require_stable: bool, group: OffsetFetchRequestGroup
 ) -> NowOrLater[OffsetFetchResponseGroup]:
     require(context, group_operation(AclOperation.DESCRIBE, group.group_id))
+    if group.topics is not None and len(group.topics) > SLICE_TOPICS:
+        return _fetch_in_slices(context, require_stable, group, group.topics)
     refused: list[OffsetFetchResponseTopics] = []
     if group.topics is not None:
         group.topics = _split(context, group.topics, refused)
@@ -77,8 +83,21 @@ def _fetch(
     return then(result, partial(_finish, context, refused, everything=group.topics is None))
 
 
+async def _fetch_in_slices(
+    context: RequestContext,
+    require_stable: bool,
+    group: OffsetFetchRequestGroup,
+    topics: list[OffsetFetchRequestTopics],
+) -> OffsetFetchResponseGroup:
+    """Very many topics are looked up and authorised in slices."""
+    refused: list[OffsetFetchResponseTopics] = []
+    group.topics = await resolved(in_slices(topics, lambda some: _split(context, some, refused), SLICE_TOPICS))
+    result = await resolved(context.services.groups.fetch_offsets(group, require_stable=require_stable))
+    return await resolved(_finish(context, refused, result, everything=False))
+
+
 def _split(
-    context: RequestContext, topics: list[OffsetFetchRequestTopics], refused: list[OffsetFetchResponseTopics]
+    context: RequestContext, topics: Sequence[OffsetFetchRequestTopics], refused: list[OffsetFetchResponseTopics]
 ) -> list[OffsetFetchRequestTopics]:
     """The topics to look up, by name; the results of all others are added to ``refused``."""
     image = context.services.image

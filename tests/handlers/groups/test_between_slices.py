@@ -17,7 +17,11 @@ from kwire.codec.messages.offset_commit_request import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from kwire.codec.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
+from kwire.codec.messages.offset_fetch_request import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from kwire.coordinator.groups.offsets import protocol
 from kwire.handlers.groups import delete_groups, describe_groups, group_calls, offset_commit, offset_fetch
 from tests.coordinator.fakes import FakeMetadata, FakePartition
@@ -132,6 +136,31 @@ async def test_deletions_that_are_not_committed_are_refused(broker: Broker) -> N
     partition.resign()
     broker.service.replicas.callback(0, None)
     assert {each.error_code for each in (await deletion).results} == {ErrorCode.NOT_COORDINATOR}
+
+
+async def test_offsets_of_very_many_topics_are_fetched_as_those_of_few(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = broker.service.metadata.image
+    ids = [image.topics["t"].id, b"of no topic at a", image.topics["t"].id]
+
+    def asked(version: int) -> tuple[Any, Any, int]:
+        topics = [
+            OffsetFetchRequestTopics(name="t" if at != 1 else "absent", topic_id=topic_id, partition_indexes=[at, 0])
+            for at, topic_id in enumerate(ids)
+        ]
+        groups = [OffsetFetchRequestGroup(group_id="g1", topics=topics)]
+        return offset_fetch.API, OffsetFetchRequest(groups=groups), version
+
+    for version in (9, 10):
+        monkeypatch.setattr(offset_fetch, "SLICE_TOPICS", 100)
+        expected = await broker.ask(*asked(version))
+        monkeypatch.setattr(offset_fetch, "SLICE_TOPICS", 1)
+        response = await (await begun(broker, asked(version)))
+        assert response == expected and len(response.groups[0].topics) == 3
+    refused = await begun(broker, asked(9))
+    broker.service.replicas.callback(0, None)
+    assert [each.error_code for each in (await refused).groups] == [ErrorCode.NOT_COORDINATOR]
 
 
 # -- OffsetCommit: prepared in slices, committed in one ----------------------------------------------------------------
