@@ -23,11 +23,15 @@ CHOSEN = (
     "KafkaOffsetReaderSuite",
     "KafkaRelationSuiteV2:headers|transactional|reuse same|explicit",
     "KafkaSinkBatchSuiteV2",
-    "consumer.KafkaDataConsumerSuite",
 )
+LONG = ("consumer.KafkaDataConsumerSuite",)
+"""About the connector's own cache, which asks little of a broker: with every case only."""
+
+WANTED = [*CHOSEN, *(pytest.param(each, marks=pytest.mark.long) for each in LONG)]
+IDS = [each.partition(":")[0] for each in (*CHOSEN, *LONG)]
 
 
-@pytest.mark.parametrize("wanted", CHOSEN, ids=[each.partition(":")[0] for each in CHOSEN])
+@pytest.mark.parametrize("wanted", WANTED, ids=IDS)
 def test_a_suite_ends_as_on_apache_kafka(wanted: str, tmp_path: Path) -> None:
     suite = SparkSuite(wanted)
     if suite.needs_kerberos:
