@@ -205,11 +205,8 @@ class Runtime(Generic[S]):
         later."""
         if self.phase is not Phase.ACTIVE:
             return
-        records = operation(self._now()).records
-        for start in range(0, len(records), RECORDS_PER_BATCH):
-            part: Result[Any] = Result()
-            part.records = records[start : start + RECORDS_PER_BATCH]
-            self._run(lambda _, part=part: part)  # type: ignore[misc]
+        for _ in self._batches(operation(self._now()).records, RECORDS_PER_BATCH):
+            continue
 
     def perform_in_turns(self, operation: Callable[[Instant], Generator[None, None, Result[A]]]) -> asyncio.Future[A]:
         """Run a long operation, which makes its result in steps. Its records are appended in one batch, and applied in
@@ -391,11 +388,15 @@ class Runtime(Generic[S]):
 
     def _parts(self, operation: Callable[[Instant], Generator[None, None, Result[Any]]]) -> Steps:
         records = (yield from operation(self._now())).records
-        for start in range(0, len(records), WRITTEN_PER_TURN):
+        yield from self._batches(records, WRITTEN_PER_TURN)
+
+    def _batches(self, records: list[CoordinatorRecord], size: int) -> Steps:
+        """Write records, ``size`` of them in a batch and a step."""
+        for start in range(0, len(records), size):
             if start:
                 yield
             part: Result[Any] = Result()
-            part.records = records[start : start + WRITTEN_PER_TURN]
+            part.records = records[start : start + size]
             self._run(lambda _, part=part: part)  # type: ignore[misc]
 
     def _long_operations_over(self) -> None:
