@@ -3,7 +3,6 @@ responses, which are also freed in slices."""
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import AsyncExitStack
@@ -23,6 +22,7 @@ from kwire.handlers.topics import create_topics, delete_topics
 from kwire.server import dispatch
 from kwire.server.requests import routes
 from tests.server.access.guarded_cluster import GuardedCluster
+from tests.server.slices.counted_turns import CountedTurns
 
 NAMES = ["a", "b", "not/legal", "c", "d", "d"]
 
@@ -103,21 +103,6 @@ async def test_the_responses_are_those_to_small_requests(client: RawClient, monk
     assert CreateTopicsResponse not in encoded  # the controller's bytes are passed on
 
 
-class Turns:
-    """Counts the turns of the running loop."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._next()
-
-    def _next(self) -> None:
-        self.count += 1
-        self._handle = asyncio.get_running_loop().call_soon(self._next)
-
-    def stop(self) -> None:
-        self._handle.cancel()
-
-
 async def test_a_long_request_and_its_response_are_freed_in_slices(
     client: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,7 +110,7 @@ async def test_a_long_request_and_its_response_are_freed_in_slices(
         monkeypatch.setattr(module, "LARGE_BYTES", 1)
     monkeypatch.setattr(slices, "FREED_ELEMENTS", 2)
     topics = [CreatableTopic(name=f"t{number}", num_partitions=1, replication_factor=1) for number in range(20)]
-    turns = Turns()
+    turns = CountedTurns()
     freed: dict[type, Counter[int]] = {CreatableTopic: Counter(), CreatableTopicResult: Counter()}
     with monkeypatch.context() as patch:
         for kind, counts in freed.items():

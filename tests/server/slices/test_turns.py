@@ -17,23 +17,9 @@ from kwire.handlers.api import Api
 from kwire.handlers.context import RequestContext
 from kwire.server.requests.turns import LONG_S, TURN_S, Turns
 from tests.server.conftest import Brokers, closed, serve
+from tests.server.slices.counted_turns import CountedTurns
 
 VERSION = 4
-
-
-class Counted:
-    """Counts the turns of the running loop."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._next()
-
-    def _next(self) -> None:
-        self.count += 1
-        self._handle = asyncio.get_running_loop().call_soon(self._next)
-
-    def stop(self) -> None:
-        self._handle.cancel()
 
 
 def work(seconds: float) -> None:
@@ -49,7 +35,7 @@ class Handled:
         self.seconds = seconds
         self.later = later
         self.turns: dict[str, int] = {}
-        self.counted = Counted()
+        self.counted = CountedTurns()
         self.api = Api(ApiKey.HEARTBEAT, served=(0, 4), handle=self.handle, pipelined=pipelined)
 
     def handle(self, request: HeartbeatRequest, context: RequestContext) -> Any:
