@@ -97,8 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     wrong = _wrong(arguments)
     if wrong is not None:
-        fail(wrong)
-        return 2
+        return fail(wrong, 2)
     if arguments.engine == "spark" and (reason := missing("spark")) is not None:
         return fail(reason)
     try:

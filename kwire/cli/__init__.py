@@ -211,8 +211,8 @@ def fail_with_file(error: OSError) -> int:
     return fail(f"{error.filename}: {error.strerror}" if error.filename else error)
 
 
-def fail(reason: object) -> int:
+def fail(reason: object, status: int = 1) -> int:
     """Say in one line why a command failed; its exit status. One of several brokers says which it is."""
     broker = os.environ.get("KWIRE_LOG_BROKER")
     print("kwire: " + (f"broker {broker}: " if broker else "") + " ".join(str(reason).split()), file=sys.stderr)
-    return 1
+    return status

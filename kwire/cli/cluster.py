@@ -35,8 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Send the requests and print; 0 if all is well."""
     if (arguments.action == "unregister") != (arguments.id is not None):
-        fail("`unregister` needs --id N, the broker to unregister" if arguments.id is None else "status takes no --id")
-        return 2
+        needs = "`unregister` needs --id N, the broker to unregister"
+        return fail(needs if arguments.id is None else "status takes no --id", 2)
     from kwire.cli.connection.running import run
 
     if arguments.address is not None:

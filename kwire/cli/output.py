@@ -70,12 +70,29 @@ def show_one_done(row: Any, output: str, line: str | None) -> None:
         print(line)
 
 
+class JsonArray:
+    """A JSON array that is printed as it comes."""
+
+    def __init__(self) -> None:
+        self._separator = "["
+
+    def add(self, text: str) -> None:
+        """Print the next element."""
+        print(f"{self._separator}\n  {text}", end="")
+        self._separator = ","
+
+    def close(self) -> None:
+        """Print the end."""
+        print("[]" if self._separator == "[" else "\n]")
+
+
 class Stream:
     """A list that is printed as it comes, however long it is. ``text`` is a line of it for people."""
 
     def __init__(self, output: str, text: Callable[[dict[str, Any]], str]) -> None:
         self._output = output
         self._text = text
+        self._array = JsonArray()
         self._is_empty = True
 
     def add(self, row: dict[str, Any]) -> None:
@@ -87,7 +104,7 @@ class Stream:
 
         line = dumps(row, default=str, ensure_ascii=self._output != "yaml")
         if self._output == "json":
-            print("[" if self._is_empty else ",", f"  {line}", sep="\n", end="")
+            self._array.add(line)
         else:  # JSON is a part of YAML
             print(f"- {line}" if self._output == "yaml" else line)
         self._is_empty = False
@@ -95,7 +112,7 @@ class Stream:
     def close(self) -> None:
         """Print what comes after the last one."""
         if self._output == "json":
-            print("[]" if self._is_empty else "\n]")
+            self._array.close()
         elif self._output == "yaml" and self._is_empty:
             print("[]")
 

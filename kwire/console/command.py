@@ -100,8 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
     except CommandError as error:
         return fail(error)
     except StartFailure as error:
-        fail(error)
-        return error.status
+        return fail(error, error.status)
 
 
 def targets(arguments: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Iterator[Target]:

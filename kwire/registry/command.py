@@ -62,5 +62,4 @@ def run(arguments: argparse.Namespace) -> int:
     except CommandError as error:
         return fail(error)
     except StartFailure as error:
-        fail(error)
-        return error.status
+        return fail(error, error.status)

@@ -54,8 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
                 return prompt(session, arguments, answer_all)
             answer_all(session, arguments, text)
     except UsageError as error:
-        fail(error)
-        return 2
+        return fail(error, 2)
     except FAILURES as error:
         return fail(error)
     except BrokenPipeError:

@@ -10,6 +10,7 @@ what to compare while other processes are busy.
 from __future__ import annotations
 
 import argparse
+import filecmp
 import os
 import resource
 import shutil
@@ -48,11 +49,6 @@ def write_lines(file: Path, count: int, size: int) -> None:
             stream.write("".join(f"{number:0{size}d}\n" for number in numbers))
 
 
-def is_same(one: Path, other: Path) -> bool:
-    """Whether two files have the same content."""
-    return subprocess.run(["cmp", "-s", str(one), str(other)], check=False).returncode == 0
-
-
 def main() -> int:
     """Measure and print; 1 if what was read is not what was written."""
     assert __doc__ is not None
@@ -84,7 +80,7 @@ def main() -> int:
                 _print(f"{name} writes", taken(write_command), arguments.records)
                 with read.open("wb") as output:
                     _print(f"{name} reads", taken(read_command, output), arguments.records)
-                if not is_same(lines, read):
+                if not filecmp.cmp(lines, read, shallow=False):
                     print(f"{name}: what was read is not what was written")
                     failed = True
         finally:

@@ -43,8 +43,7 @@ def run(arguments: argparse.Namespace, action: Callable[[Cluster, argparse.Names
     except CommandError as error:
         return fail(error)
     except UsageError as error:
-        fail(error)
-        return 2
+        return fail(error, 2)
     except asyncio.CancelledError:
         if not terminated:
             raise

@@ -76,8 +76,7 @@ def run(action: Callable[[argparse.Namespace], Awaitable[int]], arguments: argpa
         in_cluster(arguments)
         return asyncio.run(act())
     except UsageError as error:
-        fail(error)
-        return 2
+        return fail(error, 2)
     except (ConfigError, StartError, connection.CommandError, ValueError) as error:
         return fail(error)
     except OSError as error:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from kwire.cli.output import JsonArray
 from kwire.sql.results import table
 from kwire.sql.results.running import Rows
 from kwire.sql.results.texts import Texts, unique
@@ -48,11 +49,10 @@ def _json(session: Session, rows: Rows, *, lines: bool) -> None:
         for text in objects:
             print(text)
         return
-    separator = "["
+    array = JsonArray()
     for text in objects:
-        print(f"{separator}\n  {text}", end="")
-        separator = ","
-    print("[]" if separator == "[" else "\n]")
+        array.add(text)
+    array.close()
 
 
 def _csv(session: Session, rows: Rows) -> None:
