@@ -172,6 +172,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 async def _serve(config: KafkaConfig, announced: list[str], others: list[Beside]) -> str:
     """Run a broker until a signal comes. Returns the cause if it ended otherwise, or an empty text."""
     from kwire.base.logging import get_logger
+    from kwire.base.processes.memory import MemoryKeeper
     from kwire.base.processes.wakeups import ask_soon
     from kwire.server.broker import Broker
     from kwire.server.ready_line import ReadyLine
@@ -186,7 +187,9 @@ async def _serve(config: KafkaConfig, announced: list[str], others: list[Beside]
             ready = str(ReadyLine(broker.bootstrap_servers, os.getpid()))
             node_id = str(broker.config.node_id)
             _write_lines([ready, *(line.replace("{node.id}", node_id) for line in announced)])
-            asyncio.get_running_loop().call_later(SETTLED_S, ask_soon, threading.get_native_id())
+            loop = asyncio.get_running_loop()
+            loop.call_later(SETTLED_S, ask_soon, threading.get_native_id())
+            MemoryKeeper(loop.call_later)
             for each in others:
                 await each.start(broker.bootstrap_servers)
             await _first_of(stopped, broker.fatal_failure.occurred)
