@@ -1,8 +1,8 @@
 """Requests about very many partitions or resources: done in slices, between which other clients get their turn.
 
-One turn of the event loop should take few milliseconds: whoever writes a record meanwhile waits for its end. The state
-may change between two slices, as it may between two requests. A long response is encoded in slices, too, and a long
-request decoded (`large_requests`); both are freed in slices.
+One turn of the event loop should take less than a millisecond: whoever writes a record meanwhile waits for its end.
+The state may change between two slices, as it may between two requests. A long response is encoded in slices, too, and
+a long request decoded (`large_requests`); both are freed in slices.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from kwire.codec.message import Message
     from kwire.handlers.context import RequestContext
 
-SLICE_ELEMENTS: Final = 1000
-"""Elements of a message that are decoded or encoded before other clients get their turn: one or two milliseconds."""
+SLICE_ELEMENTS: Final = 250
+"""Elements of a message that are decoded or encoded before other clients get their turn: under half a millisecond."""
 
-SLICE_PARTITIONS: Final = 500
-"""Partitions that are looked up before other clients get their turn: two or three milliseconds."""
+SLICE_PARTITIONS: Final = 100
+"""Partitions that are looked up before other clients get their turn: about half a millisecond."""
 
 LARGE_BYTES: Final = 16 * 1024
 """A request's body of this size is decoded in slices: it may have two thousand elements."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kwire.base.buffers import Buffer, buffer_of, enlarged
 from kwire.net.settings import RECEIVE_BYTES
 
 LARGE_BYTES: Final = 64 * 1024
@@ -32,16 +33,17 @@ class SpareBuffers:
     def __init__(self) -> None:
         self._spare: list[bytearray] = []
 
-    def take(self, need: int, have: int) -> bytearray:
+    def take(self, need: int, have: int) -> Buffer:
         """A buffer for a frame of ``need`` bytes of which ``have`` are received; it may be smaller or larger."""
         for at, buffer in enumerate(self._spare):
             if len(buffer) >= need:
                 return self._spare.pop(at)
-        return bytearray(min(need, have * GROWTH))
+        size = min(need, have * GROWTH)
+        return bytearray(size) if need <= SPARE_BYTES_MAX else buffer_of(size)
 
-    def give_back(self, buffer: bytearray) -> None:
+    def give_back(self, buffer: Buffer) -> None:
         """Keep a buffer, unless a view of it exists or enough are kept."""
-        if len(self._spare) >= SPARE_BUFFERS or len(buffer) > SPARE_BYTES_MAX:
+        if len(self._spare) >= SPARE_BUFFERS or len(buffer) > SPARE_BYTES_MAX or not isinstance(buffer, bytearray):
             return
         try:  # a buffer with a view cannot change its size
             buffer.append(0)
@@ -66,9 +68,7 @@ class LargeFrame:
     def room(self) -> memoryview:
         """Room for the next piece, not beyond the end of the frame."""
         if self.have == len(self.buffer):
-            larger = self._spare.take(self.need, self.have)
-            larger[: self.have] = self.buffer
-            self.buffer = larger
+            self.buffer = enlarged(self.buffer, min(self.need, self.have * GROWTH))
         return memoryview(self.buffer)[self.have : min(self.have + RECEIVE_BYTES, self.need)]
 
     def whole(self) -> memoryview:

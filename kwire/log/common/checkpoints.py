@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterable, Mapping
+from itertools import islice
 
 from kwire.base.doors import Files
 from kwire.base.topic_partition import TopicPartition
@@ -97,14 +98,16 @@ def offsets_text(offsets: Mapping[TopicPartition, int]) -> str:
     return join_lines(_offset_lines(sorted(offsets.items())))
 
 
-def offsets_text_in_slices(offsets: Mapping[TopicPartition, int], slice_lines: int) -> Generator[None, None, str]:
-    """`offsets_text`, with a step after every ``slice_lines`` lines."""
-    yield
-    ordered = sorted(offsets.items())
+def offsets_text_in_slices(
+    offsets: Mapping[TopicPartition, int], slice_lines: int, left_out: int
+) -> Generator[None, None, str]:
+    """The text of a checkpoint of all offsets but those that are ``left_out``, with a step before every
+    ``slice_lines`` lines. They keep their order: sorting ten thousand takes 3 ms."""
     lines: list[str] = []
-    for start in range(0, len(ordered), slice_lines):
+    items = iter(offsets.items())
+    while some := list(islice(items, slice_lines)):
         yield
-        lines += _offset_lines(ordered[start : start + slice_lines])
+        lines += _offset_lines(each for each in some if each[1] != left_out)
     return join_lines(lines)
 
 

@@ -50,8 +50,8 @@ TRANSIENT_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.EN
 FAILURES_MAX = 3
 """A log is not cleaned any more if the helper died so many times in a row during its cleaning."""
 
-LOGS_PER_STEP = 1000
-"""Logs that are examined in one turn of the event loop: one or two milliseconds, if few of them are compacted."""
+LOGS_PER_STEP = 250
+"""Logs that are examined in one turn of the event loop: less than half a millisecond, if few of them are compacted."""
 
 IDLE_S = 10.0
 """How long an idle helper process is kept."""

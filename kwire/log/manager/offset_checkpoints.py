@@ -39,8 +39,9 @@ CHECKPOINTED: dict[str, Callable[[PartitionLog], int]] = {
 Collect = Callable[["LogDirectory", str, Sequence[TopicPartition]], dict[TopicPartition, int]]
 """(directory, file, logs) -> the offset of each of these logs that is in the directory."""
 
-SLICE_LINES: Final = 1000
-"""Logs whose offsets are collected, and lines of a file that are made, in one turn of the event loop: a millisecond."""
+SLICE_LINES: Final = 250
+"""Logs whose offsets are collected, and lines of a file that are made, in one turn of the event loop: a quarter of a
+millisecond."""
 
 
 class OffsetCheckpoints:
@@ -124,7 +125,7 @@ class OffsetCheckpoints:
             found = await in_turns(self._collect_in_slices(directory, file, logs))
             if self._begun[path] != begun or self._is_written(directory, file, found):
                 return
-            text = await in_turns(checkpoints.offsets_text_in_slices(_checkpointed(found), SLICE_LINES))
+            text = await in_turns(checkpoints.offsets_text_in_slices(found, SLICE_LINES, NOT_CHECKPOINTED))
         finally:
             del self._texts[path]
         if self._begun[path] == begun and directory.online:
@@ -182,7 +183,7 @@ class OffsetCheckpoints:
             path = f"{directory.path}/{file}"
             begun = self._begun[path]
             found = await in_turns(self._collect_in_slices(directory, file, self._logs()))
-            text = await in_turns(checkpoints.offsets_text_in_slices(_checkpointed(found), SLICE_LINES))
+            text = await in_turns(checkpoints.offsets_text_in_slices(found, SLICE_LINES, NOT_CHECKPOINTED))
             if not directory.online:
                 return
             if path in self._jobs:

@@ -13,6 +13,7 @@ import asyncio
 import errno
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kwire.base.buffers import buffer_of
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.logging import get_logger
 from kwire.base.processes.helpers import HelperDied, HelperProcess
@@ -106,7 +107,7 @@ class Recompressor:
         size = await process.call(Recompress(len(records), wanted.config, wanted.name, wanted.now_ms))
         if isinstance(size, KafkaError):
             raise size
-        return memoryview(await doors.executor.run(take_area, doors.files, process.area, size))
+        return await doors.executor.run(take_area, doors.files, process.area, size)
 
     def _keep(self) -> None:
         if self._idle is not None:
@@ -147,10 +148,10 @@ def write_area(files: Files, area: int, data: bytes | bytearray | memoryview) ->
         rest, position = rest[written:], position + written
 
 
-def take_area(files: Files, area: int, size: int) -> bytearray:
+def take_area(files: Files, area: int, size: int) -> memoryview:
     """The ``size`` bytes that are in the shared memory, which is given back. OSError."""
-    data = bytearray(size)
-    rest, position = memoryview(data), 0
+    data = memoryview(buffer_of(size))[:size]
+    rest, position = data, 0
     while rest:
         read = files.preadv(area, [rest], position)
         if not read:

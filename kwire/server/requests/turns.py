@@ -18,7 +18,7 @@ from typing import Final
 LONG_S: Final = 0.0001
 """Seconds from which on a request takes long: a few times as much as one record takes to be appended."""
 
-TURN_S: Final = 0.0002
+TURN_S: Final = 0.0001
 """Seconds of a turn after which requests that take long wait for the next one."""
 
 
