@@ -50,6 +50,7 @@ CONFIGS = DescribeConfigsRequest(
 PAGE = DescribeTopicPartitionsRequest(
     topics=[TopicRequest(name=name) for name in ("a", "absent", "b")], response_partition_limit=4
 )
+ABSENT_PAGE = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in ("p", "q", "r", "no/name")])
 ABSENT = MetadataRequest(
     topics=[MetadataRequestTopic(name=name) for name in ("p", "q", "a", "not/legal", "s", "p")],
     allow_auto_topic_creation=False,
@@ -58,7 +59,8 @@ ABSENT_IDS = MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=by
 CASES = [
     (list_offsets, "SLICE_PARTITIONS", OFFSETS, 7, 4),
     (describe_log_dirs, "SLICE_PARTITIONS", DescribeLogDirsRequest(topics=None), 3, 3),
-    (describe_topic_partitions, "SLICE_TOPICS", PAGE, 0, 2),
+    (describe_topic_partitions, "SLICE_PARTITIONS", PAGE, 0, 4),
+    (describe_topic_partitions, "SLICE_PARTITIONS", ABSENT_PAGE, 0, 2),
     (describe_configs, "SLICE_RESOURCES", CONFIGS, 3, 3),
     (describe_configs, "SLICE_RESOURCES", CONFIGS, 4, 3),
     (metadata, "SLICE_NAMES", ABSENT, 12, 3),

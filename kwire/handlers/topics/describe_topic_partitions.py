@@ -17,12 +17,12 @@ Versions: 0.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Generator, Sequence
 from functools import partial
 from typing import Final
 
 from kwire.base.errors import ErrorCode
-from kwire.base.futures import NowOrLater, then
+from kwire.base.futures import NowOrLater, in_turns, then
 from kwire.cluster.metadata.image import ClusterImage, TopicImage
 from kwire.codec.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
 from kwire.codec.messages.describe_topic_partitions_response import (
@@ -35,12 +35,12 @@ from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import allowed_topics_in_slices
 from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import in_slices
+from kwire.handlers.slices import encode_in_slices
 from kwire.handlers.topic_metadata import absence_error, offline_replicas, topic_operations
 from kwire.security.acls.operations import AclOperation
 
-SLICE_TOPICS: Final = 100
-"""Topics of a page that are described before other clients get their turn."""
+SLICE_PARTITIONS: Final = 100
+"""Partitions, and topics beside them, that are described before other clients get their turn: under a millisecond."""
 
 _Entry = tuple[str, TopicImage | ErrorCode | None, range]
 """A topic of the page: its name; what it is, None if it does not exist, or why it is refused; the partitions."""
@@ -93,8 +93,10 @@ def _page(
             next_cursor = Cursor(topic_name=name, partition_index=end)
             break
         room -= max(end - start, 0)
-    described = in_slices(page, partial(_describe_all, context, image), SLICE_TOPICS)
-    return then(described, partial(_response, next_cursor))
+    if len(page) + sum(len(indexes) for _, _, indexes in page) > SLICE_PARTITIONS:
+        return _in_slices(context, image, page, next_cursor)
+    topics = [_entry(context, image, *each) for each in page]
+    return DescribeTopicPartitionsResponse(topics=topics, next_cursor=next_cursor)
 
 
 def _all_names(image: ClusterImage) -> list[str]:
@@ -105,37 +107,56 @@ def _all_names(image: ClusterImage) -> list[str]:
     return names
 
 
-def _response(
-    next_cursor: Cursor | None, topics: list[DescribeTopicPartitionsResponseTopic]
+async def _in_slices(
+    context: RequestContext, image: ClusterImage, page: Sequence[_Entry], next_cursor: Cursor | None
 ) -> DescribeTopicPartitionsResponse:
-    return DescribeTopicPartitionsResponse(topics=topics, next_cursor=next_cursor)
+    topics = await in_turns(_described(context, image, page))
+    return await encode_in_slices(context, DescribeTopicPartitionsResponse(topics=topics, next_cursor=next_cursor))
 
 
-def _describe_all(
-    context: RequestContext, image: ClusterImage, entries: Sequence[_Entry]
-) -> list[DescribeTopicPartitionsResponseTopic]:
-    return [_entry(context, image, *each) for each in entries]
+def _described(
+    context: RequestContext, image: ClusterImage, page: Sequence[_Entry]
+) -> Generator[None, None, list[DescribeTopicPartitionsResponseTopic]]:
+    """The topics of a page in steps, all of one image."""
+    topics = []
+    room = SLICE_PARTITIONS
+    for name, topic, indexes in page:
+        if room <= 0:
+            yield
+            room = SLICE_PARTITIONS
+        room -= 1
+        described = _entry(context, image, name, topic, indexes[:room])
+        topics.append(described)
+        indexes, room = indexes[room:], room - len(indexes)
+        while isinstance(topic, TopicImage) and indexes:
+            yield
+            described.partitions += _partitions(image, topic, indexes[:SLICE_PARTITIONS])
+            indexes, room = indexes[SLICE_PARTITIONS:], SLICE_PARTITIONS - len(indexes)
+    return topics
 
 
 def _entry(
     context: RequestContext, image: ClusterImage, name: str, topic: TopicImage | ErrorCode | None, indexes: range
 ) -> DescribeTopicPartitionsResponseTopic:
-    if topic is None:
-        return _absent(context, name, absence_error(name))
     if isinstance(topic, ErrorCode):
         return DescribeTopicPartitionsResponseTopic(error_code=topic, name=name)
-    return _described(context, image, topic, indexes)
-
-
-def _absent(context: RequestContext, name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
+    operations = topic_operations(context, name)
+    if topic is None:
+        return DescribeTopicPartitionsResponseTopic(
+            error_code=absence_error(name), name=name, topic_authorized_operations=operations
+        )
     return DescribeTopicPartitionsResponseTopic(
-        error_code=code, name=name, topic_authorized_operations=topic_operations(context, name)
+        name=name,
+        topic_id=topic.id,
+        is_internal=topic.internal,
+        partitions=_partitions(image, topic, indexes),
+        topic_authorized_operations=operations,
     )
 
 
-def _described(
-    context: RequestContext, image: ClusterImage, topic: TopicImage, indexes: range
-) -> DescribeTopicPartitionsResponseTopic:
+def _partitions(
+    image: ClusterImage, topic: TopicImage, indexes: range
+) -> list[DescribeTopicPartitionsResponsePartition]:
     partitions = []
     for index in indexes:
         state = topic.partitions[index]
@@ -151,13 +172,7 @@ def _described(
                 offline_replicas=offline_replicas(state, image.brokers),
             )
         )
-    return DescribeTopicPartitionsResponseTopic(
-        name=topic.name,
-        topic_id=topic.id,
-        is_internal=topic.internal,
-        partitions=partitions,
-        topic_authorized_operations=topic_operations(context, topic.name),
-    )
+    return partitions
 
 
 def refuse(
