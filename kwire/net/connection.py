@@ -210,13 +210,16 @@ class Connection:
 
     def _readable(self) -> None:
         large = self._large
-        room = self._wire.scratch if large is None else large.room()
         try:
+            room = self._wire.scratch if large is None else large.room()
             received = self._recv_into(room)
         except WOULD_BLOCK:
             return
         except OSError:
             received = 0
+        except MemoryError as error:
+            self._out_of_memory(error)
+            return
         if not received:
             self.close()
             return
@@ -254,11 +257,19 @@ class Connection:
         except InvalidFrame as error:
             self._wire.lines.info("closing connection", listener=self.listener, connection=self.id, reason=str(error))
             self.close()
+        except MemoryError as error:
+            self._out_of_memory(error)
         except Exception:
             self._wire.log.exception("closing connection: request failed", connection=self.id)
             self.close()
         finally:
             self._taking = False
+
+    def _out_of_memory(self, error: MemoryError) -> None:
+        """A request needs more memory than there is: its client may try again, and the others go on."""
+        reason = f"no memory for its request: {error}".rstrip(": ")
+        self._wire.lines.info("closing connection", listener=self.listener, connection=self.id, reason=reason)
+        self.close()
 
     def _guarded_take_large(self, large: LargeFrame) -> None:
         """Start the request in a large frame that is whole, or hold it back."""

@@ -6,6 +6,9 @@ import asyncio
 import random
 import struct
 
+import pytest
+
+from kwire.net import large_frames
 from kwire.net.connection import Connection
 from kwire.net.large_frames import GROWTH, LARGE_BYTES, SPARE_BUFFERS, SPARE_BYTES_MAX, LargeFrame, SpareBuffers
 from kwire.net.settings import RECEIVE_BYTES
@@ -35,6 +38,38 @@ async def test_large_and_small_frames_in_pieces_of_any_size_arrive_as_they_were_
     for sent in bodies:
         assert await client.receive() == sent
     await sending
+
+
+async def test_frames_of_many_megabytes_arrive_as_they_were_sent(network: Network) -> None:
+    server = network.serve()
+    client = await network.connect(server)
+    bodies = [body(size, size) for size in (5_000_000, 2_200_000, 17_500_000)]
+    for sent in bodies:
+        sending = asyncio.ensure_future(client.send(frame(sent)))
+        assert await client.receive() == sent
+        await sending
+    assert network.answers.bodies == bodies
+
+
+@pytest.mark.parametrize("room_for", [0, 2 << 20])
+async def test_a_client_whose_frame_finds_no_memory_is_disconnected(
+    network: Network, monkeypatch: pytest.MonkeyPatch, room_for: int
+) -> None:
+    def refuse(size: int) -> bytearray:
+        if size > room_for:
+            raise MemoryError(f"{size} bytes: Cannot allocate memory")
+        return bytearray(size)
+
+    monkeypatch.setattr(large_frames, "buffer_of", refuse)
+    monkeypatch.setattr(large_frames, "enlarged", lambda _buffer, size: refuse(size))
+    server = network.serve()
+    other, client = await network.connect(server), await network.connect(server)
+    sending = asyncio.ensure_future(client.send(frame(body(5_000_000, 1))))
+    with pytest.raises((ConnectionError, EOFError)):
+        await client.receive()
+    await asyncio.gather(sending, return_exceptions=True)
+    await other.send(frame(body(10, 1)))
+    assert await other.receive() == body(10, 1)
 
 
 async def test_the_memory_of_a_frame_that_is_still_looked_into_is_not_used_again(network: Network) -> None:
