@@ -370,15 +370,45 @@ class GroupCoordinator:
         return records_of(request, self._doors.clock.time_ms(), self._config.offset_metadata_max_bytes)
 
     def commit_transactional_offsets(
-        self, request: TxnOffsetCommitRequest, version: int
+        self, request: TxnOffsetCommitRequest, version: int, is_open: Callable[[], bool]
     ) -> TxnOffsetCommitResponse | asyncio.Future[TxnOffsetCommitResponse]:
         """TxnOffsetCommit. All topics exist, and the group's partition of `OFFSETS_TOPIC` is part of the producer's
-        transaction. Raises KafkaError for an error of all partitions."""
+        transaction, as ``is_open`` says once more if the commit has to wait. Raises KafkaError for an error of all
+        partitions."""
         runtime = self._runtime(request.group_id, may_be_empty=False)
-        return runtime.perform(
-            lambda now: runtime.shard.commit_transactional_offsets(request, version, now),
-            (request.producer_id, request.producer_epoch),
-        )
+        waits = runtime.is_held
+
+        def commit(now: Instant) -> Result[TxnOffsetCommitResponse]:
+            if waits:
+                _require_open(is_open)
+            return runtime.shard.commit_transactional_offsets(request, version, now)
+
+        return runtime.perform(commit, (request.producer_id, request.producer_epoch))
+
+    def commit_many_transactional_offsets(
+        self,
+        request: TxnOffsetCommitRequest,
+        version: int,
+        made: Sequence[CoordinatorRecord | None],
+        is_open: Callable[[], bool],
+    ) -> asyncio.Future[TxnOffsetCommitResponse]:
+        """The same in several turns of the event loop. ``made``: what `transactional_records` has returned, or
+        nothing."""
+        runtime = self._runtime(request.group_id, may_be_empty=False)
+
+        def commit(now: Instant) -> Generator[None, None, Result[TxnOffsetCommitResponse]]:
+            _require_open(is_open)
+            return runtime.shard.commit_many_transactional_offsets(request, version, made, now)
+
+        return runtime.perform_in_turns(commit, (request.producer_id, request.producer_epoch))
+
+    def transactional_records(
+        self, request: TxnOffsetCommitRequest
+    ) -> Generator[None, None, list[CoordinatorRecord | None]]:
+        """The records of a TxnOffsetCommit, made in steps before it."""
+        from kwire.coordinator.groups.offsets.transactional import records_of
+
+        return records_of(request, self._doors.clock.time_ms(), self._config.offset_metadata_max_bytes)
 
     def write_marker(
         self, index: int, producer: tuple[int, int], *, commit: bool, coordinator_epoch: int
@@ -524,6 +554,12 @@ class GroupCoordinator:
                     "partition": index,
                     "offsets": sum(1 for _ in shard.offsets.walk(group.group_id)),
                 }
+
+
+def _require_open(is_open: Callable[[], bool]) -> None:
+    """The end of a transaction may have come before this commit, whose offsets nothing would ever end."""
+    if not is_open():
+        raise KafkaError(ErrorCode.INVALID_TXN_STATE)
 
 
 def _topics(image: ClusterImage) -> Topics:

@@ -191,6 +191,18 @@ class GroupShard:
         self.consumers.check_transactional_commit(request)
         return transactional_offsets.commit(request, version, self.groups, self._settings, now)
 
+    def commit_many_transactional_offsets(
+        self, request: TxnOffsetCommitRequest, version: int, made: Sequence[CoordinatorRecord | None], now: Instant
+    ) -> Generator[None, None, Result[TxnOffsetCommitResponse]]:
+        """The same in steps; ``made`` are its records, if they have been made before (`offsets.transactional`)."""
+        pace = Pace()
+        yield from self.consumers.check_transactional_commit_in_steps(request, pace)
+        return (
+            yield from transactional_offsets.commit_in_steps(
+                request, version, self.groups, self._settings, now, made, pace
+            )
+        )
+
     def fetch_offsets(
         self, request: OffsetFetchRequestGroup, *, require_stable: bool
     ) -> Result[OffsetFetchResponseGroup]:

@@ -208,11 +208,20 @@ class Runtime(Generic[S]):
         for _ in self._batches(operation(self._now()).records, RECORDS_PER_BATCH):
             continue
 
-    def perform_in_turns(self, operation: Callable[[Instant], Generator[None, None, Result[A]]]) -> asyncio.Future[A]:
+    @property
+    def is_held(self) -> bool:
+        """Whether an operation would have to wait for a long one."""
+        return self._queue.held
+
+    def perform_in_turns(
+        self,
+        operation: Callable[[Instant], Generator[None, None, Result[A]]],
+        producer: tuple[int, int] | None = None,
+    ) -> asyncio.Future[A]:
         """Run a long operation, which makes its result in steps. Its records are appended in one batch, and applied in
         steps. Returns its future response, or its KafkaError (as `perform`)."""
         waiter: asyncio.Future[A] = self._loop.create_future()
-        self._queue.begin(self._respond(waiter, operation))
+        self._queue.begin(self._respond(waiter, operation, producer))
         return waiter
 
     def write_in_turns(
@@ -323,11 +332,14 @@ class Runtime(Generic[S]):
     # -- long operations -----------------------------------------------------------------------------------------------
 
     def _respond(
-        self, waiter: asyncio.Future[A], operation: Callable[[Instant], Generator[None, None, Result[A]]]
+        self,
+        waiter: asyncio.Future[A],
+        operation: Callable[[Instant], Generator[None, None, Result[A]]],
+        producer: tuple[int, int] | None,
     ) -> Steps:
         """Respond to the request of a long operation."""
         try:
-            result = yield from self._while_active(self._settled(operation))
+            result = yield from self._while_active(self._settled(operation, producer))
         except Exception as error:
             fail(waiter, error)
             return
@@ -362,14 +374,16 @@ class Runtime(Generic[S]):
             yield
 
     def _settled(
-        self, operation: Callable[[Instant], Generator[None, None, Result[A]]]
+        self,
+        operation: Callable[[Instant], Generator[None, None, Result[A]]],
+        producer: tuple[int, int] | None,
     ) -> Generator[None, None, Result[A]]:
         """What `settle` does, in steps: the records become one batch, and are applied once it is in the log."""
         result = yield from operation(self._now())
         records, pace = result.records, Pace()
         if not records:
             return result
-        builder, now_ms = self._builder(), self._doors.clock.time_ms()
+        builder, now_ms = self._builder(producer), self._doors.clock.time_ms()
         for key, value in records:
             builder.append(now_ms, key, value)
             if pace.spent(ENCODED_US):
@@ -380,8 +394,9 @@ class Runtime(Generic[S]):
         except KafkaError as error:
             raise KafkaError(append_error(error.code), error.message) from error
         yield
+        producer_id = NO_PRODUCER_ID if producer is None else producer[0]
         for position, record in enumerate(records):
-            self._apply(record, offset + position)
+            self._apply(record, offset + position, producer_id)
             if pace.spent(APPLIED_US):
                 yield
         return result

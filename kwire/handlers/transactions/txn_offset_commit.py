@@ -16,25 +16,37 @@ the transaction implicitly (KIP-890).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.base.futures import NowOrLater, attempt, is_later, resolved, then
+from kwire.base.futures import NowOrLater, attempt, in_turns, is_later, resolved, then
 from kwire.base.topic_partition import TopicPartition
 from kwire.cluster.metadata.image import OFFSETS_TOPIC
-from kwire.codec.messages.txn_offset_commit_request import TxnOffsetCommitRequest, TxnOffsetCommitRequestTopic
+from kwire.codec.messages.txn_offset_commit_request import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from kwire.codec.messages.txn_offset_commit_response import (
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
 from kwire.codec.protocol import ApiKey
+from kwire.coordinator.runtime.machine import CoordinatorRecord
 from kwire.coordinator.transactions.shard import Producer
 from kwire.handlers.api import Api
-from kwire.handlers.authorization import group_operation, split_partitions, transactional_id_operation
+from kwire.handlers.authorization import (
+    group_operation,
+    is_topic_allowed,
+    split_partitions,
+    transactional_id_operation,
+)
 from kwire.handlers.context import RequestContext
+from kwire.handlers.partitions import has_partition
+from kwire.handlers.slices import SLICE_PARTITIONS, encode_in_slices
 from kwire.handlers.transactions.transaction_calls import (
     SupportedOperation,
     coordinator_elsewhere,
@@ -46,21 +58,64 @@ from kwire.security.acls.operations import AclOperation, Operation
 _LOADING_SINCE = 2
 _ERRORS_FOR_CLIENTS = {ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 
+IsOpen: TypeAlias = Callable[[], bool]
+"""Whether the transaction of which the coordinator has told is still open: it may end while a commit waits for others
+of its group."""
+
+_Commit: TypeAlias = Callable[[IsOpen], NowOrLater[TxnOffsetCommitResponse]]
+_Ids: TypeAlias = dict[str, bytes]
+
 
 def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> NowOrLater[TxnOffsetCommitResponse]:
     """Refuse what does not exist or is not allowed, and have the coordinators commit the rest."""
-    accepted, refused = _split(request, context)
+    if sum(len(topic.partitions) for topic in request.topics) > SLICE_PARTITIONS:
+        return _handle_in_slices(request, context)
+    accepted, refused = _split(request.topics, context)
     if not accepted:
         return TxnOffsetCommitResponse(topics=refused)
     request.topics = accepted
+    commit = partial(context.services.groups.commit_transactional_offsets, request, context.api_version)
+    return then(_committed(request, context, commit), partial(_merged, refused))
 
+
+async def _handle_in_slices(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
+    """Very many offsets are prepared in slices. They are committed together: the coordinator does nothing else for the
+    group meanwhile."""
+    groups = context.services.groups
+    accepted, refused, ids = await in_turns(_split_in_steps(request.topics, context))
+    request.topics = accepted
+    made: Sequence[CoordinatorRecord | None] = await in_turns(groups.transactional_records(request))
+
+    def commit(is_open: IsOpen) -> NowOrLater[TxnOffsetCommitResponse]:
+        """Begin the commit. Offsets of a topic that was deleted until now would stay."""
+        nonlocal made
+        known = context.services.image.topics
+        if not all(topic.name in known and known[topic.name].id == ids[topic.name] for topic in accepted):
+            request.topics, others = _split(accepted, context)
+            refused.extend(others)
+            made = ()
+        if not request.topics:
+            return TxnOffsetCommitResponse()
+        return groups.commit_many_transactional_offsets(request, context.api_version, made, is_open)
+
+    response = TxnOffsetCommitResponse()
+    if accepted:
+        response = await resolved(_committed(request, context, commit))
+    return await encode_in_slices(context, _merged(refused, response))
+
+
+def _committed(
+    request: TxnOffsetCommitRequest, context: RequestContext, commit: _Commit
+) -> NowOrLater[TxnOffsetCommitResponse]:
     def failed(error: KafkaError) -> TxnOffsetCommitResponse:
         return error_response(request, context.api_version, error.code, None)
 
-    return then(attempt(lambda: _commit(request, context), failed), partial(_merged, refused))
+    return attempt(lambda: _commit(request, context, commit), failed)
 
 
-def _commit(request: TxnOffsetCommitRequest, context: RequestContext) -> NowOrLater[TxnOffsetCommitResponse]:
+def _commit(
+    request: TxnOffsetCommitRequest, context: RequestContext, commit: _Commit
+) -> NowOrLater[TxnOffsetCommitResponse]:
     """Verify that the group is part of the transaction (or add it), then write the offsets."""
     services, version = context.services, context.api_version
     if not request.group_id:
@@ -75,15 +130,16 @@ def _commit(request: TxnOffsetCommitRequest, context: RequestContext) -> NowOrLa
     elif version >= 4:
         supported = SupportedOperation.GENERIC_ERROR
     if _is_verified(request, context, index, supported):
-        return services.groups.commit_transactional_offsets(request, version)
+        return commit(partial(_is_verified, request, context, index, supported))
     producer = Producer(request.producer_id, request.producer_epoch)
     if coordinator_elsewhere(services, request.transactional_id) is not None:
-        return _commit_verified(request, context, partition, supported)
+        return _commit_verified(request, context, partition, supported, commit)
+    is_open = partial(is_part_of, services, request.transactional_id, producer, partition)
     joined = join_transaction(services, request.transactional_id, producer, [partition], supported)
     if is_later(joined):
-        return _commit_later(request, context, partition, joined)
+        return _commit_later(joined, partition, is_open, commit)
     _check(joined[partition])
-    return services.groups.commit_transactional_offsets(request, version)
+    return commit(is_open)
 
 
 def _is_verified(
@@ -99,7 +155,11 @@ def _is_verified(
 
 
 async def _commit_verified(
-    request: TxnOffsetCommitRequest, context: RequestContext, partition: TopicPartition, supported: SupportedOperation
+    request: TxnOffsetCommitRequest,
+    context: RequestContext,
+    partition: TopicPartition,
+    supported: SupportedOperation,
+    commit: _Commit,
 ) -> TxnOffsetCommitResponse:
     """Commit if another broker coordinates the transaction. A marker that arrives during the verification means that
     the transaction has ended; or, if the producer does not add groups itself, perhaps the previous one. In that case
@@ -119,21 +179,16 @@ async def _commit_verified(
             break
     else:
         raise KafkaError(ErrorCode.INVALID_TXN_STATE if attempts == 1 else ErrorCode.CONCURRENT_TRANSACTIONS)
-    return await resolved(services.groups.commit_transactional_offsets(request, context.api_version))
+    return await resolved(commit(partial(producers.still_verified, *producer, guard)))
 
 
 async def _commit_later(
-    request: TxnOffsetCommitRequest,
-    context: RequestContext,
-    partition: TopicPartition,
-    joined: Awaitable[dict[TopicPartition, ErrorCode]],
+    joined: Awaitable[dict[TopicPartition, ErrorCode]], partition: TopicPartition, is_open: IsOpen, commit: _Commit
 ) -> TxnOffsetCommitResponse:
-    services = context.services
     _check((await joined)[partition])
-    producer = Producer(request.producer_id, request.producer_epoch)
-    if not is_part_of(services, request.transactional_id, producer, partition):
+    if not is_open():
         raise KafkaError(ErrorCode.INVALID_TXN_STATE)  # it has ended meanwhile
-    return await resolved(services.groups.commit_transactional_offsets(request, context.api_version))
+    return await resolved(commit(is_open))
 
 
 def _check(error: ErrorCode) -> None:
@@ -142,12 +197,12 @@ def _check(error: ErrorCode) -> None:
 
 
 def _split(
-    request: TxnOffsetCommitRequest, context: RequestContext
+    topics: Iterable[TxnOffsetCommitRequestTopic], context: RequestContext
 ) -> tuple[list[TxnOffsetCommitRequestTopic], list[TxnOffsetCommitResponseTopic]]:
     """The topics to commit, and the results of those that cannot be committed."""
     accepted: list[TxnOffsetCommitRequestTopic] = []
     refused: list[TxnOffsetCommitResponseTopic] = []
-    for topic in request.topics:
+    for topic in topics:
         existing, others, error = split_partitions(context, AclOperation.READ, topic.name, topic.partitions)
         if others or error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             refused.append(_topic(topic.name, others, error))
@@ -155,6 +210,38 @@ def _split(
             topic.partitions = existing
             accepted.append(topic)
     return accepted, refused
+
+
+def _split_in_steps(
+    topics: Iterable[TxnOffsetCommitRequestTopic], context: RequestContext
+) -> Generator[None, None, tuple[list[TxnOffsetCommitRequestTopic], list[TxnOffsetCommitResponseTopic], _Ids]]:
+    """`_split` in steps, with the ids of the topics at the time."""
+    accepted: list[TxnOffsetCommitRequestTopic] = []
+    refused: list[TxnOffsetCommitResponseTopic] = []
+    ids: _Ids = {}
+    done = 0
+    for topic in topics:
+        is_allowed = is_topic_allowed(context, AclOperation.READ, topic.name)
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        known = context.services.image.topics.get(topic.name)
+        ids.setdefault(topic.name, b"" if known is None else known.id)
+        existing: list[TxnOffsetCommitRequestPartition] = []
+        others: list[TxnOffsetCommitResponsePartition] = []
+        for partition in topic.partitions:
+            if is_allowed and has_partition(context.services.image, topic.name, partition.partition_index):
+                existing.append(partition)
+            else:
+                index = partition.partition_index
+                others.append(TxnOffsetCommitResponsePartition(partition_index=index, error_code=error))
+            done += 1
+            if done % SLICE_PARTITIONS == 0:
+                yield
+        if others or not is_allowed:
+            refused.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=others))
+        if existing:
+            topic.partitions = existing
+            accepted.append(topic)
+    return accepted, refused, ids
 
 
 def _topic(name: str, partitions: list[Any], error: ErrorCode) -> TxnOffsetCommitResponseTopic:
@@ -196,4 +283,11 @@ def error_response(
     return TxnOffsetCommitResponse(topics=[_topic(topic.name, topic.partitions, code) for topic in request.topics])
 
 
-API = Api(ApiKey.TXN_OFFSET_COMMIT, served=(0, 5), handle=handle, operations=operations, error_response=error_response)
+API = Api(
+    ApiKey.TXN_OFFSET_COMMIT,
+    served=(0, 5),
+    handle=handle,
+    operations=operations,
+    error_response=error_response,
+    sliced=True,
+)

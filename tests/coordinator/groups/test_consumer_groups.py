@@ -193,12 +193,17 @@ def test_a_member_with_an_older_epoch_commits_what_it_has_owned_since(
     request = TxnOffsetCommitRequest(
         group_id="g", member_id="a", generation_id=epoch - behind, producer_id=1, topics=[asked]
     )
-    if allowed:
-        bench.shard.commit_transactional_offsets(request, 5, bench.now)
-    else:
-        with pytest.raises(KafkaError) as refused:
-            bench.shard.commit_transactional_offsets(request, 5, bench.now)
-        assert refused.value.code is ErrorCode.ILLEGAL_GENERATION
+    shard = bench.shard
+    for commit in (
+        lambda: shard.commit_transactional_offsets(request, 5, bench.now),
+        lambda: list(shard.commit_many_transactional_offsets(request, 5, (), bench.now)),
+    ):
+        if allowed:
+            commit()
+        else:
+            with pytest.raises(KafkaError) as refused:
+                commit()
+            assert refused.value.code is ErrorCode.ILLEGAL_GENERATION
 
 
 # -- migration ---------------------------------------------------------------------------------------------------------

@@ -94,7 +94,7 @@ class Service:
             producer_epoch=producer[1],
             topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[partition])],
         )
-        return self.groups.commit_transactional_offsets(request, 3)
+        return self.groups.commit_transactional_offsets(request, 3, lambda: True)
 
     def committed(self, group: str = "g") -> Any:
         response = self.groups.fetch_offsets(OffsetFetchRequestGroup(group_id=group, topics=None), require_stable=False)

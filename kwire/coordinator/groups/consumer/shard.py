@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.messages.consumer_group_current_member_assignment_key import ConsumerGroupCurrentMemberAssignmentKey
@@ -28,9 +28,13 @@ from kwire.coordinator.groups.consumer.member_update import assignor_names
 from kwire.coordinator.groups.consumer.migration import Migration
 from kwire.coordinator.groups.consumer.protocol import ConsumerProtocol
 from kwire.coordinator.groups.consumer.topics import Topics
-from kwire.coordinator.groups.group import Groups, GroupSettings
+from kwire.coordinator.groups.group import Group, Groups, GroupSettings
+from kwire.coordinator.runtime.long_operations import Pace, Steps
 from kwire.coordinator.runtime.machine import Caller, Instant, Result
 from kwire.coordinator.runtime.timers import Timers
+
+CHECKED_US: Final = 1
+"""What it takes to check whether a member may commit the offset of a partition, about."""
 
 
 class ConsumerShard:
@@ -70,9 +74,21 @@ class ConsumerShard:
         an older epoch, it may commit those that it has owned since that epoch (KIP-1251). TxnOffsetCommit does not
         define the error STALE_MEMBER_EPOCH."""
         group = self._groups.find(request.group_id)
+        if group is not None:
+            for _ in self._checked(group, request):
+                continue
+
+    def check_transactional_commit_in_steps(self, request: TxnOffsetCommitRequest, pace: Pace) -> Steps:
+        """The same for very many partitions."""
+        group = self._groups.find(request.group_id)
+        if group is not None:
+            for _ in self._checked(group, request):
+                if pace.spent(CHECKED_US):
+                    yield
+
+    def _checked(self, group: Group, request: TxnOffsetCommitRequest) -> Steps:
+        """Check one partition after the other."""
         topics = self.protocol.topics
-        if group is None:
-            return
         try:
             for topic in request.topics:
                 topic_id = topics.id(topic.name)
@@ -81,6 +97,7 @@ class ConsumerShard:
                     group.check_partition_commit(
                         request.member_id, request.generation_id, topic.name, topic_id or b"", index
                     )
+                    yield
         except KafkaError:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION) from None
 
