@@ -35,9 +35,15 @@ from kwire.cluster.store.memory import MemoryStore
 from kwire.codec.messages.alter_client_quotas_request import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from kwire.codec.messages.alter_configs_request import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from kwire.codec.messages.create_acls_request import AclCreation, CreateAclsRequest
+from kwire.codec.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.codec.messages.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
 from kwire.codec.messages.delete_groups_request import DeleteGroupsRequest
+from kwire.codec.messages.delete_records_request import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from kwire.codec.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from kwire.codec.messages.describe_acls_request import DescribeAclsRequest
 from kwire.codec.messages.describe_client_quotas_request import DescribeClientQuotasRequest
@@ -46,7 +52,9 @@ from kwire.codec.messages.describe_groups_request import DescribeGroupsRequest
 from kwire.codec.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from kwire.codec.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
 from kwire.codec.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
+from kwire.codec.messages.end_txn_request import EndTxnRequest
 from kwire.codec.messages.find_coordinator_request import FindCoordinatorRequest
+from kwire.codec.messages.init_producer_id_request import InitProducerIdRequest
 from kwire.codec.messages.list_groups_request import ListGroupsRequest
 from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kwire.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
@@ -66,12 +74,17 @@ from kwire.codec.messages.offset_for_leader_epoch_request import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from kwire.codec.messages.txn_offset_commit_request import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from kwire.server.broker import Broker
 
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 LARGE_TOPICS: Final = 5
 TOPIC: Final = 2
-LEADERS_ONLY: Final = ("_offsets", "_producers", "_epochs")
+LEADERS_ONLY: Final = ("_offsets", "_producers", "_epochs", "_delete_records")
 """Steps about partitions that one broker alone must lead."""
 COORDINATORS_ONLY: Final = (
     "_find",
@@ -79,6 +92,9 @@ COORDINATORS_ONLY: Final = (
     "_fetch_all",
     "_fetch_named",
     "_delete_one",
+    "_begin",
+    "_commit_in_transaction",
+    "_end",
     "_commit_briefly",
     "_expire",
     "_commit_each",
@@ -132,6 +148,7 @@ class Requests:
         self._client = client
         self._acls = acls
         self._expire_offsets = expire_offsets
+        self._producer: Any = None
         self._small = [f"small-{number}" for number in range(partitions // 2)]
         self._each = partitions // 2 // LARGE_TOPICS
         self._large = [f"large-{number}" for number in range(LARGE_TOPICS)]
@@ -151,6 +168,7 @@ class Requests:
             ("OffsetForLeaderEpoch of all", self._epochs),
             ("DescribeTopicPartitions, a page", self._page),
             ("DescribeLogDirs", self._log_dirs),
+            ("DeleteRecords of all", self._delete_records),
             ("DescribeConfigs, 1,000 topics", self._describe_configs),
             ("AlterConfigs, 1,000 topics", self._alter_configs),
             ("FindCoordinator, which may create its topic", self._find),
@@ -158,6 +176,10 @@ class Requests:
             ("OffsetFetch of all", self._fetch_all),
             ("OffsetFetch of all by name", self._fetch_named),
             ("DeleteGroups, one with all", self._delete_one),
+            ("InitProducerId, which may create its topic", self._begin),
+            ("TxnOffsetCommit of all", self._commit_in_transaction),
+            ("EndTxn, with all of them", self._end),
+            ("DeleteGroups, that one", self._delete_one),
             ("OffsetCommit of all, for a short time", self._commit_briefly),
             ("Offsets of all expire", self._expire),
             (f"OffsetCommit, {small:,} groups, one by one", self._commit_each),
@@ -170,6 +192,7 @@ class Requests:
             (f"DeleteTopics, {small:,} of one partition", lambda: self._delete(self._small)),
             (f"Metadata of {small:,} unknown names", self._unknown),
             (f"Metadata that creates {small:,} topics", self._create_named),
+            (f"CreatePartitions, {small:,} topics", self._add_partitions),
             ("DeleteTopics, these", lambda: self._delete(self._small)),
             (f"AlterClientQuotas, {small:,} users", lambda: self._alter_quotas(is_removal=False)),
             ("DescribeClientQuotas", self._describe_quotas),
@@ -187,6 +210,10 @@ class Requests:
     def _create(self, names: list[str], partitions: int) -> None:
         topics = [CreatableTopic(name=name, num_partitions=partitions, replication_factor=1) for name in names]
         self._check(self._client.call(CreateTopicsRequest(topics=topics, timeout_ms=600_000), 7).topics)
+
+    def _add_partitions(self) -> None:
+        topics = [CreatePartitionsTopic(name=name, count=2, assignments=None) for name in self._small]
+        self._check(self._client.call(CreatePartitionsRequest(topics=topics, timeout_ms=600_000), 3).results)
 
     def _delete(self, names: list[str]) -> None:
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name) for name in names], timeout_ms=600_000)
@@ -224,6 +251,16 @@ class Requests:
         response = self._client.call(ListOffsetsRequest(replica_id=-1, topics=topics), 9)
         self._check(each for topic in response.topics for each in topic.partitions)
 
+    def _delete_records(self) -> None:
+        topics = [
+            DeleteRecordsTopic(
+                name=name, partitions=[DeleteRecordsPartition(partition_index=at, offset=-1) for at in range(size)]
+            )
+            for name, size in self._sizes()
+        ]
+        response = self._client.call(DeleteRecordsRequest(topics=topics, timeout_ms=600_000), 2)
+        self._check(each for topic in response.topics for each in topic.partitions)
+
     def _producers(self) -> None:
         topics = [TopicRequest(name=name, partition_indexes=list(range(size))) for name, size in self._sizes()]
         response = self._client.call(DescribeProducersRequest(topics=topics), 0)
@@ -254,6 +291,42 @@ class Requests:
         group = OffsetFetchRequestGroup(group_id=ONE_GROUP, topics=topics)
         [fetched] = self._client.call(OffsetFetchRequest(groups=[group]), 9).groups
         self._check(each for topic in fetched.topics for each in topic.partitions)
+
+    def _begin(self) -> None:
+        coordinator = FindCoordinatorRequest(key_type=1, coordinator_keys=[ONE_GROUP])
+        while self._client.call(coordinator, 4).coordinators[0].error_code:
+            time.sleep(0.1)
+        request = InitProducerIdRequest(transactional_id=ONE_GROUP, transaction_timeout_ms=600_000)
+        self._producer = self._client.call(request, 4)
+        self._check([self._producer])
+
+    def _commit_in_transaction(self) -> None:
+        topics = [
+            TxnOffsetCommitRequestTopic(
+                name=name,
+                partitions=[
+                    TxnOffsetCommitRequestPartition(partition_index=at, committed_offset=0) for at in range(size)
+                ],
+            )
+            for name, size in self._sizes()
+        ]
+        producer = self._producer.producer_id, self._producer.producer_epoch
+        request = TxnOffsetCommitRequest(
+            transactional_id=ONE_GROUP,
+            group_id=ONE_GROUP,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            topics=topics,
+        )
+        response = self._client.call(request, 5)
+        self._check(each for topic in response.topics for each in topic.partitions)
+
+    def _end(self) -> None:
+        producer = self._producer.producer_id, self._producer.producer_epoch
+        request = EndTxnRequest(
+            transactional_id=ONE_GROUP, producer_id=producer[0], producer_epoch=producer[1], committed=True
+        )
+        self._check([self._client.call(request, 5)])
 
     def _commit_briefly(self) -> None:
         self._commit(ONE_GROUP, self._sizes(), version=4)

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kwire.base.doors import Doors
 from kwire.base.errors import ErrorCode, KafkaError
@@ -21,6 +21,7 @@ from kwire.cluster.store.keys import ConfigResource
 from kwire.coordinator.groups.group import (
     CONSUMER_STATES,
     GROUPS_PER_STEP,
+    MANY_OFFSETS,
     SHARE_STATES,
     STREAMS_STATES,
     GroupCounters,
@@ -73,9 +74,6 @@ if TYPE_CHECKING:
     from kwire.coordinator.groups.streams.protocol import StreamsHeartbeat
 
 A = TypeVar("A")
-
-MANY_OFFSETS: Final = 500
-"""An operation on more committed offsets of a group takes several turns of the event loop."""
 
 
 class GroupCoordinator:
@@ -427,7 +425,7 @@ class GroupCoordinator:
         """OffsetFetch for one group, topics by name. Raises KafkaError for an error of the group."""
         runtime = self._runtime(request.group_id, may_be_empty=True)
         if request.topics is None:
-            is_large = runtime.shard.offsets.has_more(request.group_id, MANY_OFFSETS)
+            is_large = runtime.is_held or runtime.shard.offsets.has_more(request.group_id, MANY_OFFSETS)
         else:
             is_large = sum(len(topic.partition_indexes) for topic in request.topics) > MANY_OFFSETS
         shard = runtime.shard
@@ -462,7 +460,7 @@ class GroupCoordinator:
     def delete_group(self, group_id: str) -> ErrorCode | asyncio.Future[ErrorCode]:
         """DeleteGroups for one group."""
         runtime = self._runtime(group_id, may_be_empty=True)
-        if runtime.shard.offsets.has_more(group_id, MANY_OFFSETS):
+        if runtime.is_held or runtime.shard.offsets.has_more(group_id, MANY_OFFSETS):
             return runtime.perform_in_turns(lambda _: runtime.shard.delete_large_group(group_id))
         return runtime.perform(lambda _: runtime.shard.delete_group(group_id))
 

@@ -175,6 +175,9 @@ class Group(ABC):
         """The records that delete the group itself. Its offsets have tombstones of their own."""
 
 
+MANY_OFFSETS: Final = 500
+"""An operation on more offsets of a group, or of a transaction, takes several turns of the event loop."""
+
 GROUPS_PER_STEP: Final = 500
 """Groups that are listed, or whose offsets are checked, in one turn of the event loop: about a millisecond."""
 

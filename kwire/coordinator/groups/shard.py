@@ -43,13 +43,13 @@ from kwire.coordinator.groups.consumer.group import ConsumerGroup
 from kwire.coordinator.groups.consumer.records import KEYS as CONSUMER_RECORD_TYPES
 from kwire.coordinator.groups.consumer.shard import ConsumerShard
 from kwire.coordinator.groups.consumer.topics import Topics
-from kwire.coordinator.groups.group import GROUPS_PER_STEP, Group, GroupCounters, Groups, GroupSettings
+from kwire.coordinator.groups.group import GROUPS_PER_STEP, MANY_OFFSETS, Group, GroupCounters, Groups, GroupSettings
 from kwire.coordinator.groups.offsets import transactional as transactional_offsets
 from kwire.coordinator.groups.offsets.protocol import OffsetProtocol
 from kwire.coordinator.groups.offsets.store import OffsetStore
 from kwire.coordinator.groups.records import CommittedOffset
 from kwire.coordinator.runtime.java_hash import timeline_map_order
-from kwire.coordinator.runtime.long_operations import Pace
+from kwire.coordinator.runtime.long_operations import Pace, Steps
 from kwire.coordinator.runtime.machine import Caller, CoordinatorRecord, Instant, Result, Waiter
 from kwire.coordinator.runtime.timers import Timers
 
@@ -323,9 +323,12 @@ class GroupShard:
     def _apply_streams(self, key: bytes | memoryview, value: bytes | memoryview | None) -> None:
         self.streams.apply(key, value)
 
-    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """Apply a transaction marker of the log."""
+    def end_transaction(self, producer_id: int, *, committed: bool) -> Steps | None:
+        """Apply a transaction marker of the log; returns the steps that do so if it ends very many offsets."""
+        if self.offsets.has_more_pending(producer_id, MANY_OFFSETS):
+            return self.offsets.end_transaction_in_steps(producer_id, committed=committed)
         self.offsets.end_transaction(producer_id, committed=committed)
+        return None
 
     def _apply_group(self, group_id: str, value: bytes | memoryview | None, wall_ms: int) -> None:
         if value is None:

@@ -93,10 +93,11 @@ class OperationQueue:
     """The operations of one shard while a long one is not over. ``held``: others have to wait. ``over()`` is called
     when none is left."""
 
-    __slots__ = ("_entries", "_over", "_stepped", "_turns", "held")
+    __slots__ = ("_entries", "_over", "_runs", "_stepped", "_turns", "held")
 
     def __init__(self, turns: Turns, over: Callable[[], None]) -> None:
         self.held = False
+        self._runs = False
         self._stepped = False
         self._entries: deque[Steps | Callable[[], None]] = deque()
         self._turns = turns
@@ -106,6 +107,13 @@ class OperationQueue:
         """Run a long operation, after all that came before it."""
         self._entries.append(steps)
         if not self.held:
+            self.held = True
+            self._turns.add(self)
+
+    def begin_next(self, steps: Steps) -> None:
+        """Go on with the present operation in steps, before all that wait."""
+        self._entries.appendleft(steps)
+        if not self.held and not self._runs:
             self.held = True
             self._turns.add(self)
 
@@ -128,9 +136,11 @@ class OperationQueue:
         else:
             self._entries.popleft()
             self.held = False  # it runs now
+            self._runs = True
             try:
                 first()
             finally:
+                self._runs = False
                 self.held = True
         if not self._entries:
             self.held = False

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
@@ -63,8 +64,8 @@ class Shard(Protocol):
     ) -> None:
         """Apply a record. ``producer_id`` is -1 outside transactions. Raises CodecError."""
 
-    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """Apply a transaction marker."""
+    def end_transaction(self, producer_id: int, *, committed: bool) -> Steps | None:
+        """Apply a transaction marker; returns the steps that do so if it takes several."""
 
     def loaded(self, now: Instant) -> Result[None]:
         """The whole log was applied: start timers."""
@@ -165,7 +166,8 @@ class Runtime(Generic[S]):
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
         """Apply a transaction marker of the log."""
-        self.shard.end_transaction(producer_id, committed=committed)
+        for _ in self.shard.end_transaction(producer_id, committed=committed) or ():
+            continue
 
     # -- operations ----------------------------------------------------------------------------------------------------
 
@@ -326,7 +328,9 @@ class Runtime(Generic[S]):
                 timestamp=self._doors.clock.time_ms(),
             )
         )
-        self.shard.end_transaction(producer_id, committed=commit)
+        steps = self.shard.end_transaction(producer_id, committed=commit)
+        if steps is not None:
+            self._queue.begin_next(self._ended(steps))
         return self.barrier()
 
     # -- long operations -----------------------------------------------------------------------------------------------
@@ -348,6 +352,11 @@ class Runtime(Generic[S]):
             _resolve(waiter, result.response)
         else:
             self._after(barrier, [(waiter, result.response)])
+
+    def _ended(self, steps: Steps) -> Steps:
+        """End a transaction, unless the leadership does. The marker is written, and whatever asks waits."""
+        with suppress(KafkaError):
+            yield from self._while_active(steps)
 
     def _write(
         self, waiter: asyncio.Future[None], operation: Callable[[Instant], Generator[None, None, Result[Any]]]

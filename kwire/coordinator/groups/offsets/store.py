@@ -6,9 +6,14 @@ They change only by applying records and transaction markers. `offsets.protocol`
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from typing import Final
 
 from kwire.base.topic_partition import TopicPartition
 from kwire.coordinator.groups.records import CommittedOffset
+from kwire.coordinator.runtime.long_operations import Pace, Steps
+
+ENDED_US: Final = 2
+"""What it takes to commit or drop a pending offset, about."""
 
 _NOTHING: Mapping[str, Mapping[int, CommittedOffset]] = {}
 
@@ -86,6 +91,23 @@ class OffsetStore:
                 present = self.find(group_id, topic, partition)
                 if present is None or present.record_offset < offset.record_offset:
                     self.put(group_id, topic, partition, offset)
+
+    def has_more_pending(self, producer_id: int, count: int) -> bool:
+        """Whether the open transaction of a producer holds more pending offsets than ``count``."""
+        groups = self._open.get(producer_id)
+        return groups is not None and sum(map(len, groups.values())) > count
+
+    def end_transaction_in_steps(self, producer_id: int, *, committed: bool) -> Steps:
+        """`end_transaction` for very many offsets. They are let go in steps, too, if they are not committed."""
+        pace = Pace()
+        for group_id, pending in self._open.pop(producer_id, {}).items():
+            for topic, partition in list(pending):
+                offset = pending.pop((topic, partition))
+                present = self.find(group_id, topic, partition) if committed else offset
+                if present is None or present.record_offset < offset.record_offset:
+                    self.put(group_id, topic, partition, offset)
+                if pace.spent(ENDED_US):
+                    yield
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether an open transaction holds a pending offset for the partition."""
