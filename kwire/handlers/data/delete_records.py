@@ -12,11 +12,12 @@ Versions: 1 throttled after the response (KIP-219); 2 flexible.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.base.futures import NowOrLater
+from kwire.base.futures import NowOrLater, in_turns, resolved
 from kwire.cluster.metadata.image import INTERNAL_TOPICS
 from kwire.codec.messages.delete_records_request import DeleteRecordsRequest
 from kwire.codec.messages.delete_records_response import (
@@ -28,6 +29,7 @@ from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api, error_of
 from kwire.handlers.context import RequestContext
 from kwire.handlers.partitions import find_partition
+from kwire.handlers.slices import SLICE_PARTITIONS, encode_in_slices, in_slices
 from kwire.security.acls.operations import AclOperation
 
 if TYPE_CHECKING:
@@ -35,27 +37,64 @@ if TYPE_CHECKING:
 
 _UNKNOWN = -1
 
+SLICE_DELETED: Final = 20
+"""Partitions whose records are deleted before other clients get their turn: each may write a file."""
+
+_Wanted: TypeAlias = tuple[str, Mapping[int, int]]
+"""A topic, and the offset by partition."""
+
 
 def handle(request: DeleteRecordsRequest, context: RequestContext) -> NowOrLater[DeleteRecordsResponse]:
     """Delete the records of every partition, here and then at the followers."""
-    waiting: list[_Deletion] = []
+    wanted = [
+        (topic.name, {each.partition_index: each.offset for each in topic.partitions}) for topic in request.topics
+    ]
+    waiting = _Waiting()
+    if sum(len(offsets) for _, offsets in wanted) > SLICE_PARTITIONS:
+        return _handle_in_slices(request, context, wanted, waiting)
     response = DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=[
-                    _delete(topic.name, index, offset, context, waiting)
-                    for index, offset in {each.partition_index: each.offset for each in topic.partitions}.items()
-                ],
+                name=topic,
+                partitions=[_delete(topic, index, offset, context, waiting) for index, offset in offsets.items()],
             )
-            for topic in request.topics
+            for topic, offsets in wanted
         ]
     )
-    return _when_deleted(response, waiting, request.timeout_ms / 1000) if waiting else response
+    return _when_deleted(response, request.timeout_ms, waiting) if waiting.deletions else response
+
+
+async def _when_deleted(response: DeleteRecordsResponse, timeout_ms: int, waiting: _Waiting) -> DeleteRecordsResponse:
+    try:
+        await waiting.wait(timeout_ms)
+    finally:
+        waiting.end()
+    return response
+
+
+async def _handle_in_slices(
+    request: DeleteRecordsRequest, context: RequestContext, wanted: Sequence[_Wanted], waiting: _Waiting
+) -> DeleteRecordsResponse:
+    def delete(part: Sequence[tuple[str, int, int]]) -> list[DeleteRecordsPartitionResult]:
+        return [_delete(*each, context, waiting) for each in part]
+
+    await asyncio.sleep(0)  # the request has just been decoded
+    try:
+        flat = [(topic, index, offset) for topic, offsets in wanted for index, offset in offsets.items()]
+        results = iter(await resolved(in_slices(flat, delete, SLICE_DELETED)))
+        topics = [
+            DeleteRecordsTopicResult(name=topic, partitions=list(islice(results, len(offsets))))
+            for topic, offsets in wanted
+        ]
+        await waiting.wait(request.timeout_ms)
+        await in_turns(waiting.end_in_steps())
+    finally:
+        waiting.end()
+    return await encode_in_slices(context, DeleteRecordsResponse(topics=topics))
 
 
 def _delete(
-    topic: str, index: int, offset: int, context: RequestContext, waiting: list[_Deletion]
+    topic: str, index: int, offset: int, context: RequestContext, waiting: _Waiting
 ) -> DeleteRecordsPartitionResult:
     result = DeleteRecordsPartitionResult(partition_index=index, low_watermark=_UNKNOWN)
     try:
@@ -67,9 +106,9 @@ def _delete(
             raise KafkaError(ErrorCode.POLICY_VIOLATION)
         wanted = partition.high_watermark if offset == _UNKNOWN else offset
         partition.delete_records_before(offset)
-        deletion = _Deletion(context, partition, wanted, result)
+        deletion = _Deletion(context, partition, wanted, result, waiting)
         if not deletion.check():
-            waiting.append(deletion)
+            deletion.begin()
     except Exception as error:
         code, _ = error_of(error)
         if code is ErrorCode.UNKNOWN_SERVER_ERROR:
@@ -78,17 +117,64 @@ def _delete(
     return result
 
 
+class _Waiting:
+    """The deletions that wait for followers, all of them with one future."""
+
+    def __init__(self) -> None:
+        self.deletions: list[_Deletion] = []
+        self._left = 0
+        self._over: asyncio.Future[None] | None = None
+
+    def add(self, deletion: _Deletion) -> None:
+        """A deletion waits."""
+        self.deletions.append(deletion)
+        self._left += 1
+
+    def one_is_done(self) -> None:
+        """One of them waits no longer."""
+        self._left -= 1
+        if not self._left and self._over is not None and not self._over.done():
+            self._over.set_result(None)
+
+    async def wait(self, timeout_ms: int) -> None:
+        """Returns when none waits, or after this time."""
+        if self._left:
+            self._over = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._over], timeout=max(timeout_ms / 1000, 0))
+
+    def end(self) -> None:
+        """Wait for none any longer."""
+        for _ in self.end_in_steps():
+            continue
+
+    def end_in_steps(self) -> Generator[None, None, None]:
+        """`end`, in steps."""
+        while self.deletions:
+            for each in self.deletions[-SLICE_PARTITIONS:]:
+                each.end()
+            del self.deletions[-SLICE_PARTITIONS:]
+            yield
+
+
 class _Deletion:
     """The wait for the followers of one partition."""
 
+    __slots__ = ("_context", "_is_done", "_partition", "_result", "_waiting", "_wanted")
+
     def __init__(
-        self, context: RequestContext, partition: Partition, wanted: int, result: DeleteRecordsPartitionResult
+        self,
+        context: RequestContext,
+        partition: Partition,
+        wanted: int,
+        result: DeleteRecordsPartitionResult,
+        waiting: _Waiting,
     ) -> None:
         self._context = context
         self._partition = partition
         self._wanted = wanted
         self._result = result
-        self.done = asyncio.get_running_loop().create_future()
+        self._waiting = waiting
+        self._is_done = False
         result.low_watermark = partition.low_watermark(context.services.image.brokers)
 
     def check(self) -> bool:
@@ -106,32 +192,21 @@ class _Deletion:
         return True
 
     def begin(self) -> None:
-        """Look again after each change of the partition."""
+        """Look again after each change of the partition, from now on: the next one may be the last."""
+        self._waiting.add(self)
         self._partition.on_change(self._changed)
 
     def _changed(self) -> None:
-        if not self.done.done() and self.check():
-            self.done.set_result(None)
+        if not self._is_done and self.check():
+            self._is_done = True
+            self._waiting.one_is_done()
 
     def end(self) -> None:
         """No longer."""
         self._partition.off_change(self._changed)
-        if not self.done.done():
-            self.done.cancel()
+        if not self._is_done:
+            self._is_done = True
             self._result.error_code = int(ErrorCode.REQUEST_TIMED_OUT)
-
-
-async def _when_deleted(
-    response: DeleteRecordsResponse, waiting: Sequence[_Deletion], timeout_s: float
-) -> DeleteRecordsResponse:
-    for each in waiting:
-        each.begin()
-    try:
-        await asyncio.wait([each.done for each in waiting], timeout=max(timeout_s, 0))
-    finally:
-        for each in waiting:
-            each.end()
-    return response
 
 
 def refuse(request: DeleteRecordsRequest, version: int, code: ErrorCode, message: str | None) -> DeleteRecordsResponse:
@@ -152,4 +227,4 @@ def refuse(request: DeleteRecordsRequest, version: int, code: ErrorCode, message
     )
 
 
-API = Api(ApiKey.DELETE_RECORDS, served=(0, 2), handle=handle, error_response=refuse)
+API = Api(ApiKey.DELETE_RECORDS, served=(0, 2), handle=handle, error_response=refuse, sliced=True)
