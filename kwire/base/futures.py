@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
@@ -85,21 +85,36 @@ def for_each(
 
 
 async def for_each_in_turns(
-    items: Sequence[T], operation: Callable[[T], NowOrLater[R]], failed: Callable[[T, KafkaError], R], size: int
+    items: Sequence[T],
+    operation: Callable[[T], NowOrLater[R]],
+    failed: Callable[[T, KafkaError], R],
+    size: int,
+    cost: Callable[[T], int] = lambda _: 1,
 ) -> list[R]:
-    """As `for_each`, but only ``size`` operations begin in one turn of the event loop, and the results are collected in
-    as many turns. No operation waits for the end of another one."""
+    """As `for_each`, but only operations of the cost ``size`` begin in one turn of the event loop, or one that is more;
+    the results are collected in as many turns. No operation waits for the end of another one."""
     parts: list[tuple[Sequence[T], list[Any]]] = []
-    for start in range(0, len(items), size):
-        if start:
+    for part in _parts(items, size, cost):
+        if parts:
             await asyncio.sleep(0)
-        part = items[start : start + size]
         begun = _begun(part, operation, failed)
         parts.append((part, [asyncio.ensure_future(each) if is_later(each) else each for each in begun]))
     results: list[R] = []
     for part, begun in parts:
         results += await _gather(part, begun, failed)
     return results
+
+
+def _parts(items: Sequence[T], size: int, cost: Callable[[T], int]) -> Iterator[Sequence[T]]:
+    start, spent = 0, 0
+    for at, item in enumerate(items):
+        more = cost(item)
+        if at > start and spent + more > size:
+            yield items[start:at]
+            start, spent = at, 0
+        spent += more
+    if items:
+        yield items[start:]
 
 
 def _begun(

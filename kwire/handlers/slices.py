@@ -8,16 +8,19 @@ a long request decoded (`large_requests`); both are freed in slices.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
+from heapq import merge
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kwire.base.futures import NowOrLater, in_turns, is_later, resolved, then
+from kwire.base.futures import NowOrLater, in_turns, resolved, then
 from kwire.codec import protocol
 from kwire.handlers.context import Unthrottled
 
 if TYPE_CHECKING:
+    from _typeshed import SupportsRichComparison
+
     from kwire.codec.message import Message
     from kwire.handlers.context import RequestContext
 
@@ -37,6 +40,8 @@ properties takes 6 us."""
 T = TypeVar("T")
 P = TypeVar("P")
 R = TypeVar("R")
+U = TypeVar("U")
+C = TypeVar("C", bound="SupportsRichComparison")
 M = TypeVar("M", bound="Message")
 
 
@@ -59,21 +64,46 @@ def each_partition(
     context: RequestContext,
     topics: Sequence[tuple[T, Sequence[P]]],
     work: Callable[[T, P], R],
-    response: Callable[[list[list[R]]], M],
+    described: Callable[[T, list[R]], U],
+    response: Callable[[list[U]], M],
 ) -> NowOrLater[M]:
-    """The response that ``response`` makes of the results for each topic's partitions. Those of very many partitions
-    are made in slices, and so is the encoded response."""
-    wanted = [(topic, each) for topic, partitions in topics for each in partitions]
+    """The response that ``response`` makes of what ``described`` makes of each topic and the results for its
+    partitions. Those of very many partitions are made in slices, and so is the encoded response."""
+    if sum(len(partitions) for _, partitions in topics) <= SLICE_PARTITIONS:
+        return response([described(topic, [work(topic, each) for each in partitions]) for topic, partitions in topics])
+    made = then(in_turns(_each_partition(topics, work, described)), response)
+    return then(made, partial(encode_in_slices, context))
 
-    def some(part: Sequence[tuple[T, P]]) -> list[R]:
-        return [work(topic, each) for topic, each in part]
 
-    def respond(results: list[R]) -> M:
-        left = iter(results)
-        return response([list(islice(left, len(partitions))) for _, partitions in topics])
+def _each_partition(
+    topics: Sequence[tuple[T, Sequence[P]]], work: Callable[[T, P], R], described: Callable[[T, list[R]], U]
+) -> Generator[None, None, list[U]]:
+    done: list[U] = []
+    room = SLICE_PARTITIONS
+    for topic, partitions in topics:
+        results: list[R] = []
+        for each in partitions:
+            if not room:
+                yield
+                room = SLICE_PARTITIONS
+            results.append(work(topic, each))
+            room -= 1
+        done.append(described(topic, results))
+    return done
 
-    made = then(in_slices(wanted, some, SLICE_PARTITIONS), respond)
-    return then(made, partial(encode_in_slices, context)) if is_later(made) else made
+
+def sorted_in_steps(items: Sequence[C], size: int) -> Generator[None, None, list[C]]:
+    """The items in their order; a step sorts or merges ``size`` of them."""
+    runs = []
+    for start in range(0, len(items), size):
+        runs.append(sorted(items[start : start + size]))
+        yield
+    merged = merge(*runs)
+    ordered: list[C] = []
+    while part := list(islice(merged, size)):
+        ordered += part
+        yield
+    return ordered
 
 
 async def encode_in_slices(context: RequestContext, response: M) -> M:

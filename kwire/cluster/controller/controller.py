@@ -59,8 +59,8 @@ LINES_PER_TURN: Final = 100
 """Lines about new topics that are logged in one turn of the event loop: two or three milliseconds."""
 
 TOPIC_WORK: Final = 7
-"""The least work of creating or deleting a topic, in partitions. A part of small topics has more logs than a broker
-creates at once (`replica_manager.LOGS_PER_STEP_MAX`)."""
+"""The least work of creating, extending or deleting a topic, in partitions. A part of small topics has more logs than a
+broker creates at once (`replica_manager.LOGS_PER_STEP_MAX`)."""
 
 CONFIG_WORK: Final = 10
 """The work of changing the properties of one resource, in partitions."""
@@ -349,7 +349,7 @@ class Controller:
             return results
 
         await self._catch_up_to_place()
-        parts = in_parts(topics, lambda topic: topic.total)
+        parts = in_parts(topics, lambda topic: max(topic.total, TOPIC_WORK))
         return await self._in_parts([partial(decide, part) for part in parts], timeout_ms, quota)
 
     async def _in_parts(

@@ -419,6 +419,12 @@ class GroupCoordinator:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         return runtime.write_marker(producer, commit=commit, coordinator_epoch=coordinator_epoch)
 
+    def count_offsets(self, group_id: str) -> int:
+        """How many committed offsets a group has; 0 if this broker does not coordinate it."""
+        index = self.partition_of(group_id)
+        runtime = None if index is None else self._runtimes.get(index)
+        return 0 if runtime is None else sum(map(len, runtime.shard.offsets.topics(group_id).values()))
+
     def fetch_offsets(
         self, request: OffsetFetchRequestGroup, *, require_stable: bool
     ) -> OffsetFetchResponseGroup | asyncio.Future[OffsetFetchResponseGroup]:

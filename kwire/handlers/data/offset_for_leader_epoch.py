@@ -33,14 +33,16 @@ def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) -> Now
     """Look the epoch up in every partition. Brokers (CLUSTER_ACTION) may ask about all topics."""
     trusted = is_allowed(context, *CLUSTER_ACTION, Purpose.CHOICE)
 
-    def response(found: list[list[EpochEndOffset]]) -> OffsetForLeaderEpochResponse:
-        topics = zip(request.topics, found, strict=True)
-        return OffsetForLeaderEpochResponse(
-            topics=[OffsetForLeaderTopicResult(topic=each.topic, partitions=of) for each, of in topics]
-        )
-
     wanted = [(topic.topic, topic.partitions) for topic in request.topics]
-    return each_partition(context, wanted, partial(_look_up, context, trusted), response)
+    return each_partition(context, wanted, partial(_look_up, context, trusted), _topic, _response)
+
+
+def _topic(name: str, partitions: list[EpochEndOffset]) -> OffsetForLeaderTopicResult:
+    return OffsetForLeaderTopicResult(topic=name, partitions=partitions)
+
+
+def _response(topics: list[OffsetForLeaderTopicResult]) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(topics=topics)
 
 
 def _look_up(context: RequestContext, trusted: bool, topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:

@@ -19,9 +19,9 @@ from kwire.handlers.context import Purpose, RequestContext
 from kwire.handlers.slices import encode_in_slices
 from kwire.security.acls.operations import AclOperation
 
-SLICE_GROUPS: Final = 100
-"""Groups that are described, or whose offsets are looked up, before other clients get their turn: two or three
-milliseconds."""
+SLICE_GROUPS: Final = 60
+"""Groups that are described, or whose offsets are looked up, before other clients get their turn: a millisecond or
+two."""
 
 
 class Described(Protocol):
@@ -82,11 +82,13 @@ def each_group(
     failed: Callable[[T, KafkaError], R],
     response: Callable[[list[R]], M],
     size: int | None = None,
+    cost: Callable[[T], int] = lambda _: 1,
 ) -> NowOrLater[M]:
     """The response that ``response`` makes of the results of an operation on each group. Of very many groups, ``size``
-    (`SLICE_GROUPS`) are begun in one turn, and the response is encoded in slices."""
+    (`SLICE_GROUPS`) are begun in one turn, and the response is encoded in slices. ``cost``: how many others a group
+    counts for."""
     size = size or SLICE_GROUPS
-    if len(groups) <= size:
+    if len(groups) <= 1 or sum(map(cost, groups)) <= size:
         return then(for_each(groups, operation, failed), response)
-    made = then(for_each_in_turns(groups, operation, failed, size), response)
+    made = then(for_each_in_turns(groups, operation, failed, size, cost), response)
     return then(made, partial(encode_in_slices, context))

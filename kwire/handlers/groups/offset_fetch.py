@@ -36,7 +36,7 @@ from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import allowed_topics_in_slices, group_operation, is_topic_allowed, require
 from kwire.handlers.context import RequestContext
-from kwire.handlers.groups.group_calls import SLICE_GROUPS, each_group
+from kwire.handlers.groups.group_calls import each_group
 from kwire.handlers.slices import SLICE_PARTITIONS, encode_in_slices, in_slices
 from kwire.security.acls.operations import AclOperation
 
@@ -47,15 +47,26 @@ TOPIC_IDS_SINCE = 10
 SLICE_TOPICS: Final = 500
 """Topics that are looked up and authorised before other clients get their turn: a millisecond or two."""
 
+OFFSETS_PER_GROUP: Final = 8
+"""Looking up so many offsets takes as long as all else about a group."""
+
 
 def handle(request: OffsetFetchRequest, context: RequestContext) -> NowOrLater[OffsetFetchResponse]:
     """Fetch the offsets of every group; a request before version 8 has one."""
     operation = partial(_fetch, context, request.require_stable)
     groups = _requested_groups(request, context.api_version)
-    response = each_group(context, groups, operation, _refused, partial(_response, request, context.api_version))
-    return (
-        then(response, partial(_encoded, context)) if is_later(response) and len(groups) <= SLICE_GROUPS else response
-    )
+    respond = partial(_response, request, context.api_version)
+    response = each_group(context, groups, operation, _refused, respond, cost=partial(_cost, context))
+    return then(response, partial(_encoded, context)) if is_later(response) else response
+
+
+def _cost(context: RequestContext, group: OffsetFetchRequestGroup) -> int:
+    """How many groups without offsets a group counts for."""
+    if group.topics is None:
+        count = context.services.groups.count_offsets(group.group_id)
+    else:
+        count = sum(len(topic.partition_indexes) for topic in group.topics)
+    return 1 + count // OFFSETS_PER_GROUP
 
 
 def _requested_groups(request: OffsetFetchRequest, version: int) -> list[OffsetFetchRequestGroup]:
@@ -182,6 +193,8 @@ def _response(request: OffsetFetchRequest, version: int, groups: list[OffsetFetc
 
 def _encoded(context: RequestContext, response: OffsetFetchResponse) -> NowOrLater[OffsetFetchResponse]:
     """A response about few groups, which may have very many offsets."""
+    if context.charged is not None:
+        return response  # encoded already, as very many groups are
     count = sum(len(topic.partitions) for topic in response.topics)
     count += sum(len(topic.partitions) for group in response.groups for topic in group.topics)
     return encode_in_slices(context, response) if count > SLICE_PARTITIONS else response

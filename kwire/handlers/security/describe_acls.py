@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from kwire.base.futures import NowOrLater, then
+from kwire.base.futures import NowOrLater, in_turns, resolved, then
 from kwire.codec.messages.describe_acls_request import DescribeAclsRequest
 from kwire.codec.messages.describe_acls_response import AclDescription, DescribeAclsResource, DescribeAclsResponse
 from kwire.codec.protocol import ApiKey
@@ -22,7 +22,7 @@ from kwire.handlers.api import Api
 from kwire.handlers.authorization import DESCRIBE_CLUSTER
 from kwire.handlers.context import RequestContext
 from kwire.handlers.security.acl_fields import SLICE_ENTRIES, read_filter, require_authorizer
-from kwire.handlers.slices import encode_in_slices, in_slices
+from kwire.handlers.slices import encode_in_slices, in_slices, sorted_in_steps
 from kwire.security.acls.bindings import AclBinding
 from kwire.security.acls.index import Pattern, by_pattern
 from kwire.security.acls.operations import Operation
@@ -46,13 +46,22 @@ def handle(request: DescribeAclsRequest, context: RequestContext) -> NowOrLater[
 
 
 def _response(context: RequestContext, found: list[AclBinding]) -> NowOrLater[DescribeAclsResponse]:
-    patterns = list(by_pattern(sorted(found)).items())
+    if len(found) > SLICE_ENTRIES:
+        return _respond_in_slices(context, found)
+    return DescribeAclsResponse(resources=_described(list(by_pattern(sorted(found)).items())))
 
-    def respond(resources: list[DescribeAclsResource]) -> NowOrLater[DescribeAclsResponse]:
-        response = DescribeAclsResponse(resources=resources)
-        return encode_in_slices(context, response) if len(found) > SLICE_ENTRIES else response
 
-    return then(in_slices(patterns, _described, SLICE_ENTRIES), respond)
+async def _respond_in_slices(context: RequestContext, found: list[AclBinding]) -> DescribeAclsResponse:
+    patterns: dict[Pattern, list[AclBinding]] = {}
+
+    def arranged(acls: Sequence[AclBinding]) -> list[None]:
+        for pattern, some in by_pattern(acls).items():
+            patterns.setdefault(pattern, []).extend(some)
+        return []
+
+    await resolved(in_slices(await in_turns(sorted_in_steps(found, SLICE_ENTRIES)), arranged, SLICE_ENTRIES))
+    resources = await resolved(in_slices(list(patterns.items()), _described, SLICE_ENTRIES))
+    return await encode_in_slices(context, DescribeAclsResponse(resources=resources))
 
 
 def _described(patterns: Sequence[tuple[Pattern, list[AclBinding]]]) -> list[DescribeAclsResource]:

@@ -14,22 +14,29 @@ Versions: 2 flexible; 3 quota (KIP-599).
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from typing import Final
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import resolved
 from kwire.cluster.controller.controller import NewPartitions
 from kwire.codec.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
 from kwire.codec.messages.create_partitions_response import CreatePartitionsResponse, CreatePartitionsTopicResult
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
-from kwire.handlers.authorization import allowed_topics
+from kwire.handlers.authorization import allowed_topics_in_slices
 from kwire.handlers.context import RequestContext
+from kwire.handlers.slices import encode_in_slices, in_slices
 from kwire.security.acls.operations import AclOperation
+
+SLICE_TOPICS: Final = 250
+"""Topics whose results are described before other clients get their turn."""
 
 
 async def handle(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
     """Have the controller add the partitions of all topics that may be altered."""
     names = Counter(topic.name for topic in request.topics)
-    allowed = allowed_topics(context, AclOperation.ALTER, names)
+    allowed = await resolved(allowed_topics_in_slices(context, AclOperation.ALTER, names))
     outcomes: dict[str, KafkaError | None] = {}
     for name, count in names.items():
         if count > 1:
@@ -46,8 +53,13 @@ async def handle(request: CreatePartitionsRequest, context: RequestContext) -> C
         )
     except KafkaError as error:
         outcomes.update({topic.name: error for topic in wanted})
-    results = [_result(name, outcomes[name]) for name in names]
-    return CreatePartitionsResponse(results=results, throttle_time_ms=quota.throttle_time_ms())
+
+    def described(part: Sequence[str]) -> list[CreatePartitionsTopicResult]:
+        return [_result(name, outcomes[name]) for name in part]
+
+    results = await resolved(in_slices(list(names), described, SLICE_TOPICS))
+    response = CreatePartitionsResponse(results=results, throttle_time_ms=quota.throttle_time_ms())
+    return await encode_in_slices(context, response) if len(results) > SLICE_TOPICS else response
 
 
 def _new_partitions(topic: CreatePartitionsTopic) -> NewPartitions:

@@ -31,12 +31,16 @@ from kwire.security.acls.operations import AclOperation
 def handle(request: DescribeProducersRequest, context: RequestContext) -> NowOrLater[DescribeProducersResponse]:
     """Describe the producers of every partition."""
 
-    def response(described: list[list[PartitionResponse]]) -> DescribeProducersResponse:
-        topics = zip(request.topics, described, strict=True)
-        return DescribeProducersResponse(topics=[TopicResponse(name=each.name, partitions=of) for each, of in topics])
-
     wanted = [(topic.name, topic.partition_indexes) for topic in request.topics]
-    return each_partition(context, wanted, partial(_describe, context), response)
+    return each_partition(context, wanted, partial(_describe, context), _topic, _response)
+
+
+def _topic(name: str, partitions: list[PartitionResponse]) -> TopicResponse:
+    return TopicResponse(name=name, partitions=partitions)
+
+
+def _response(topics: list[TopicResponse]) -> DescribeProducersResponse:
+    return DescribeProducersResponse(topics=topics)
 
 
 def _describe(context: RequestContext, topic: str, index: int) -> PartitionResponse:

@@ -116,3 +116,15 @@ async def test_a_new_topic_collides_with_an_old_one_of_the_same_request(monkeypa
     outcomes = await made.controller.create_topics([NewTopic("a.b"), NewTopic("a_b"), NewTopic("c.d"), NewTopic("c_d")])
     refused = {name: each.code for name, each in outcomes.items() if isinstance(each, KafkaError)}
     assert refused == {"a.b": ErrorCode.TOPIC_ALREADY_EXISTS, "a_b": ErrorCode.INVALID_TOPIC_EXCEPTION}
+
+
+async def test_small_topics_are_extended_in_several_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decisions, "PART_WORK", 2 * controller.TOPIC_WORK)
+    made = await node()
+    names = [f"t{number}" for number in range(5)]
+    await made.controller.create_topics([NewTopic(name) for name in names])
+    grown: list[int] = []
+    made.metadata.add_listener(lambda _, delta: grown.append(len(delta.changed)))
+    outcomes = await made.controller.create_partitions([NewPartitions(name, 2) for name in names])
+    assert outcomes == dict.fromkeys(names)
+    assert grown[1:] == [2, 2, 1]  # the listener is told of the present topics first

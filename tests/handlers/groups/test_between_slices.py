@@ -138,6 +138,46 @@ async def test_deletions_that_are_not_committed_are_refused(broker: Broker) -> N
     assert {each.error_code for each in (await deletion).results} == {ErrorCode.NOT_COORDINATOR}
 
 
+@pytest.mark.parametrize("is_named", [False, True])
+async def test_groups_with_many_offsets_are_fewer_in_a_slice(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, is_named: bool
+) -> None:
+    """Groups count for more, the more offsets they have."""
+    monkeypatch.setattr(group_calls, "SLICE_GROUPS", 4)
+    monkeypatch.setattr(offset_fetch, "OFFSETS_PER_GROUP", 1)
+    topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])] if is_named else None
+
+    async def fetched(names: list[str]) -> tuple[list[int], Any]:
+        """How many groups each turn fetches, and the response."""
+        begun: list[str] = []
+        counts: list[int] = []
+        groups = broker.service.groups
+        fetch = groups.fetch_offsets
+
+        def noted(request: Any, **arguments: Any) -> Any:
+            begun.append(request.group_id)
+            return fetch(request, **arguments)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(groups, "fetch_offsets", noted)
+            asked = [OffsetFetchRequestGroup(group_id=name, topics=topics) for name in names]
+            task = asyncio.ensure_future(broker.ask(offset_fetch.API, OffsetFetchRequest(groups=asked), 9))
+            while not task.done():
+                before = len(begun)
+                await asyncio.sleep(0)
+                counts.append(len(begun) - before)
+        return [count for count in counts if count], task.result()
+
+    counts, response = await fetched(NAMES[:5])  # each has one offset, so it counts for two groups
+    assert counts == [2, 2, 1]
+    absent = [f"absent-{number}" for number in range(3)]
+    counts, _ = await fetched(absent)
+    assert counts == ([2, 1] if is_named else [3])
+    monkeypatch.setattr(group_calls, "SLICE_GROUPS", 100)
+    counts, at_once = await fetched(NAMES[:5])
+    assert counts == [5] and at_once == response
+
+
 async def test_offsets_of_very_many_topics_are_fetched_as_those_of_few(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

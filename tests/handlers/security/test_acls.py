@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import resolved
 from kwire.cluster.controller import acls as decisions
 from kwire.cluster.controller import plan
 from kwire.cluster.metadata.acls import acl_key, pack_acl, unpack_acl
@@ -20,11 +21,13 @@ from kwire.cluster.store.store import StoreFormatError
 from kwire.codec.messages.create_acls_request import AclCreation, CreateAclsRequest
 from kwire.codec.messages.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
 from kwire.codec.messages.describe_acls_request import DescribeAclsRequest
+from kwire.codec.protocol import encode
 from kwire.handlers.acl_authorizer import AclAuthorizer
 from kwire.handlers.api import CloseConnection
 from kwire.handlers.security import create_acls, delete_acls, describe_acls
 from kwire.handlers.security.create_acls import ENTRY_BYTES_MAX, read_entry
 from tests.handlers.admin_broker import AdminBroker, admin_broker
+from tests.server.slices.counted_turns import CountedTurns
 
 ANY: dict[str, Any] = {
     "resource_type_filter": 1,
@@ -111,6 +114,27 @@ async def test_very_many_entries_are_changed_and_described_in_slices(broker: Adm
     deleted = [[acl.resource_name for acl in each.matching_acls] for each in response.filter_results]
     assert deleted == [["b", "c", "d", "e"], [], ["d"]]
     assert await names(broker) == []
+
+
+async def test_very_many_entries_are_described_in_the_order_of_few(
+    broker: AdminBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await create(broker, *[entry(name, principal=f"User:{who}") for name in ("b", "c", "a") for who in ("x", "z", "y")])
+
+    async def described() -> tuple[int, bytes]:
+        context, counted = broker.context(3), CountedTurns()
+        response = await resolved(describe_acls.API.handle(DescribeAclsRequest(**ANY), context))
+        counted.stop()
+        body = bytes(encode(response, 3))
+        assert context.charged is None or context.charged == [body]
+        return counted.count, body
+
+    at_once = await described()
+    assert at_once[0] == 1
+    monkeypatch.setattr(describe_acls, "SLICE_ENTRIES", 2)
+    turns, body = await described()
+    assert body == at_once[1]
+    assert turns >= 4 + 2 * 5 + 4 + 1  # selected, sorted and merged, arranged, described
 
 
 @pytest.mark.usefixtures("slices_of_two")

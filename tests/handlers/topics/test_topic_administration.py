@@ -207,12 +207,18 @@ async def test_deletion_can_be_disabled(tmp_path: Path, version: int, code: str)
     await broker.close()
 
 
-async def test_partitions_are_added_topic_by_topic(broker: AdminBroker) -> None:
+@pytest.mark.parametrize("size", [1, 250])
+async def test_partitions_are_added_topic_by_topic(
+    broker: AdminBroker, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(create_partitions, "SLICE_TOPICS", size)
     await create(broker, topic("a"), topic("b"), topic("secret"))
     broker.replace_services(authorizer=Denying(AclOperation.ALTER))
     wanted = [("a", 3), ("b", 2), ("b", 4), ("none", 2), ("secret", 2)]
     topics = [CreatePartitionsTopic(name=name, count=count, assignments=None) for name, count in wanted]
-    response = await broker.call(create_partitions, CreatePartitionsRequest(topics=topics, timeout_ms=5000))
+    context = broker.context(3)
+    response = await create_partitions.handle(CreatePartitionsRequest(topics=topics, timeout_ms=5000), context)
+    assert context.charged == ([bytes(encode(response, 3))] if size == 1 else None)
     assert codes(response.results) == [
         ("a", "NONE"),
         ("b", "INVALID_REQUEST"),
