@@ -21,13 +21,13 @@ from kwire.base.futures import fail
 A = TypeVar("A")
 
 Steps = Generator[None, None, None]
-"""A long operation. It yields after each part that takes a millisecond or two, and handles its own errors."""
+"""A long operation. It yields after each part that takes about a millisecond, and handles its own errors."""
 
 WAITING_PER_TURN: Final = 20
 """Operations that have waited for a long one and run in one turn of the event loop: two or three milliseconds."""
 
 
-STEP_US: Final = 1500
+STEP_US: Final = 1000
 """The processor time of a step, about, in microseconds."""
 
 

@@ -13,13 +13,13 @@ Versions: 2 flexible; 3 top-level error; 4 bytes of the volume (KIP-827); 5 cord
 
 from __future__ import annotations
 
+import asyncio
 import os.path
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kwire.base.errors import ErrorCode
-from kwire.base.futures import NowOrLater, then
+from kwire.base.futures import NowOrLater
 from kwire.codec.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from kwire.codec.messages.describe_log_dirs_response import (
     DescribeLogDirsPartition,
@@ -31,7 +31,7 @@ from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import DESCRIBE_CLUSTER
 from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import in_slices
+from kwire.handlers.slices import encode_in_slices
 from kwire.log.common.log_dirs import LogDirectory
 from kwire.security.acls.operations import Operation
 
@@ -44,6 +44,9 @@ SLICE_PARTITIONS: Final = 250
 _Present = tuple[LogDirectory | None, str, DescribeLogDirsPartition]
 """The directory of a log, its topic, and its description."""
 
+_Topics = dict[int, dict[str, DescribeLogDirsTopic]]
+"""The topics by name, by the identity of their directory."""
+
 
 def operations(request: DescribeLogDirsRequest, context: RequestContext) -> tuple[Operation, ...]:
     """DESCRIBE on the cluster."""
@@ -55,8 +58,23 @@ def handle(request: DescribeLogDirsRequest, context: RequestContext) -> NowOrLat
     requested = None
     if request.topics is not None:
         requested = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
-    found = in_slices(list(context.services.logs), partial(_present, context, requested), SLICE_PARTITIONS)
-    return then(found, partial(_response, context, requested))
+    logs = list(context.services.logs)
+    if len(logs) > SLICE_PARTITIONS:
+        return _handle_in_slices(context, requested, logs)
+    topics: _Topics = {}
+    _add_all(topics, _present(context, requested, logs))
+    return _response(context, requested, topics)
+
+
+async def _handle_in_slices(
+    context: RequestContext, requested: set[tuple[str, int]] | None, logs: Sequence[PartitionLog]
+) -> DescribeLogDirsResponse:
+    topics: _Topics = {}
+    for start in range(0, len(logs), SLICE_PARTITIONS):
+        if start:
+            await asyncio.sleep(0)
+        _add_all(topics, _present(context, requested, logs[start : start + SLICE_PARTITIONS]))
+    return await encode_in_slices(context, _response(context, requested, topics))
 
 
 def _present(
@@ -78,18 +96,20 @@ def _present(
 
 
 def _response(
-    context: RequestContext, requested: set[tuple[str, int]] | None, found: list[_Present]
+    context: RequestContext, requested: set[tuple[str, int]] | None, topics_by_directory: _Topics
 ) -> DescribeLogDirsResponse:
     results = []
     for directory in context.services.logs.directories:
-        topics: dict[str, DescribeLogDirsTopic] = {}
-        for parent, name, partition in found:
-            if parent is directory:
-                _add(topics, name, partition)
+        topics = topics_by_directory.get(id(directory), {})
         for name, future in _futures(context, directory, requested):
             _add(topics, name, future)
         results.append(_describe(context, directory, list(topics.values())))
     return DescribeLogDirsResponse(results=results)
+
+
+def _add_all(topics: _Topics, found: Iterable[_Present]) -> None:
+    for directory, name, partition in found:
+        _add(topics.setdefault(id(directory), {}), name, partition)
 
 
 def _add(topics: dict[str, DescribeLogDirsTopic], name: str, partition: DescribeLogDirsPartition) -> None:

@@ -44,9 +44,9 @@ from kwire.handlers.context import RequestContext
 from kwire.handlers.slices import encode_in_slices, in_slices
 from kwire.security.acls.operations import AclOperation
 
-SLICE_RESOURCES: Final = 20
-"""Resources, each with all of its properties, that are described before other clients get their turn: some
-milliseconds."""
+SLICE_RESOURCES: Final = 6
+"""Resources, each with all of its properties, that are described before other clients get their turn: a millisecond or
+two."""
 
 
 def handle(request: DescribeConfigsRequest, context: RequestContext) -> NowOrLater[DescribeConfigsResponse]:
