@@ -86,9 +86,9 @@ def each_group(
 ) -> NowOrLater[M]:
     """The response that ``response`` makes of the results of an operation on each group. Of very many groups, ``size``
     (`SLICE_GROUPS`) are begun in one turn, and the response is encoded in slices. ``cost``: how many others a group
-    counts for."""
+    counts for, at least 1."""
     size = size or SLICE_GROUPS
-    if len(groups) <= 1 or sum(map(cost, groups)) <= size:
+    if len(groups) <= 1 or (len(groups) <= size and sum(map(cost, groups)) <= size):
         return then(for_each(groups, operation, failed), response)
     made = then(for_each_in_turns(groups, operation, failed, size, cost), response)
     return then(made, partial(encode_in_slices, context))
