@@ -30,21 +30,21 @@ def buffer_of(size: int) -> Buffer:
 
 
 def enlarged(buffer: Buffer, size: int) -> Buffer:
-    """A buffer of at least this size with the same beginning; there is no view of the old one, which is not used any
-    more. MemoryError."""
-    if isinstance(buffer, mmap.mmap):
-        try:
-            buffer.resize(_rounded(size))  # moves pages, not bytes
-        except OSError as error:
-            raise MemoryError(f"{size} bytes: {error.strerror}") from None
-        except SystemError:  # where there is no mremap
-            pass
-        else:
-            _use_huge_pages(buffer)
-            return buffer
-    larger = buffer_of(size)
-    larger[: len(buffer)] = buffer[:]
-    return larger
+    """A buffer of at least this size, of the same kind and with the same beginning; there is no view of the old one,
+    which is not used any more. MemoryError."""
+    if isinstance(buffer, bytearray):
+        buffer += bytes(size - len(buffer))
+        return buffer
+    try:
+        buffer.resize(_rounded(size))  # moves pages, not bytes
+    except OSError as error:
+        raise MemoryError(f"{size} bytes: {error.strerror}") from None
+    except SystemError:  # where there is no mremap
+        larger = buffer_of(size)
+        larger[: len(buffer)] = buffer[:]
+        return larger
+    _use_huge_pages(buffer)
+    return buffer
 
 
 def _rounded(size: int) -> int:

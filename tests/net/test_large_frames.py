@@ -99,6 +99,16 @@ async def test_the_memory_of_a_frame_that_is_done_with_is_used_again(network: Ne
     assert len(set(buffers[1:])) == 1
 
 
+def test_the_memory_of_a_frame_that_had_to_grow_is_used_again() -> None:
+    spare, need = SpareBuffers(), SPARE_BYTES_MAX
+    large = LargeFrame(spare, bytearray(b"x" * LARGE_BYTES), need)
+    large.have = len(large.buffer)
+    assert large.have < need and len(large.room()) == RECEIVE_BYTES
+    assert bytes(large.whole()[: LARGE_BYTES + 1]) == b"x" * LARGE_BYTES + b"\0"
+    large.done()
+    assert spare.take(need, need) is large.buffer
+
+
 async def test_a_large_frame_that_may_not_start_yet_waits(network: Network) -> None:
     network.answers.defer = True
     server = network.serve()
