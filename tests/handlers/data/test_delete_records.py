@@ -237,6 +237,17 @@ async def test_a_follower_that_deletes_them_between_two_slices_is_seen(many: Led
     assert found_in(await deleting) == {("v", 0): (0, 5), ("v", 1): (0, 5), ("u", 0): (0, 1), ("u", 1): (0, 1)}
 
 
+async def test_a_partition_that_changes_again_is_done_once(many: Led) -> None:
+    deleting = begin(many, request_of({"v": [(0, 5), (1, 5)]}, LONG_MS))
+    await until(lambda: many.broker.replicas.partition("v", 1).log.log_start_offset == 5)
+    for start in (5, 6):
+        followed(many, 0, start)
+        await asyncio.sleep(0.01)
+    assert not deleting.done()
+    followed(many, 1, 5)
+    assert found_in(await deleting) == {("v", 0): (0, 5), ("v", 1): (0, 5)}
+
+
 @pytest.mark.parametrize("is_slow", [False, True], ids=["in time", "too late"])
 async def test_the_leadership_of_one_of_many_is_lost_while_others_are_waited_for(many: Led, is_slow: bool) -> None:
     deleting = begin(many, request_of({"v": [(0, 5), (1, 5)]}, 300 if is_slow else LONG_MS))
