@@ -52,6 +52,16 @@ async def in_turns(steps: Generator[None, None, T]) -> T:
         await asyncio.sleep(0)
 
 
+def at_once(steps: Generator[object, None, T]) -> T:
+    """The result of work that could be done in steps."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
 async def resolved(result: NowOrLater[T]) -> T:
     """The value of a result, for callers that may wait."""
     return await result if is_later(result) else result

@@ -27,6 +27,20 @@ class Denying(Authorizer):
         return not (operation.operation in self._operations and name.startswith(("secret", "kafka-cluster")))
 
 
+class Guard(Authorizer):
+    """Refuses everything on these names, and counts the decisions."""
+
+    allows_all = False
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+        self.decisions = 0
+
+    def authorize(self, context: Any, operation: Any, purpose: object = None) -> bool:
+        self.decisions += 1
+        return operation.resource_name not in self._names
+
+
 class AdminBroker:
     """``await broker.call(module, request, version)`` is what a client would get, before it is encoded."""
 

@@ -30,13 +30,13 @@ from kwire.handlers import authorization, slices
 from kwire.handlers.audit import changes
 from kwire.handlers.cluster import describe_log_dirs
 from kwire.handlers.configs import describe_configs
-from kwire.handlers.context import Authorizer, RequestContext
+from kwire.handlers.context import RequestContext
 from kwire.handlers.data import list_offsets, offset_for_leader_epoch
 from kwire.handlers.slices import in_slices
 from kwire.handlers.topics import create_topics, describe_topic_partitions, metadata
 from kwire.handlers.transactions import describe_producers
-from kwire.security.acls.operations import Operation
 from kwire.server.broker import Broker
+from tests.handlers.admin_broker import Guard
 
 OFFSETS = ListOffsetsRequest(
     topics=[
@@ -126,19 +126,6 @@ async def test_the_response_is_that_of_one_turn(
     assert handled() == (turns, at_once[1])
 
 
-class Guard(Authorizer):
-    """Refuses "c", and counts the decisions."""
-
-    allows_all = False
-
-    def __init__(self) -> None:
-        self.decisions = 0
-
-    def authorize(self, context: RequestContext, operation: Operation, purpose: object = None) -> bool:
-        self.decisions += 1
-        return operation.resource_name not in ("c", "kafka-cluster")
-
-
 NEW_TOPICS = CreateTopicsRequest(
     topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in "abcde"],
     validate_only=True,
@@ -169,7 +156,7 @@ async def test_an_authorizer_decides_about_very_many_topics_in_slices(
         await create_topics.handle(
             CreateTopicsRequest(topics=new, timeout_ms=5000), RequestContext(broker.services, api_version=7)
         )
-    guard = Guard()
+    guard = Guard("c", "kafka-cluster")
     services = dataclasses.replace(broker.services, authorizer=guard)
 
     async def handled() -> tuple[list[int], bytes]:
@@ -244,7 +231,7 @@ async def test_very_many_partitions_of_topics_are_done_in_slices(
 async def test_very_many_topics_are_created_automatically_in_slices(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    guard, lines = Guard(), Lines()
+    guard, lines = Guard("c", "kafka-cluster"), Lines()
     context = RequestContext(dataclasses.replace(broker.services, authorizer=guard), api_version=12)
     names = [f"new-{number}" for number in range(9)]
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in ("a", "c", *names, "no/name")])

@@ -310,21 +310,22 @@ class Requests:
             )
             for name, size in self._sizes()
         ]
-        producer = self._producer.producer_id, self._producer.producer_epoch
         request = TxnOffsetCommitRequest(
             transactional_id=ONE_GROUP,
             group_id=ONE_GROUP,
-            producer_id=producer[0],
-            producer_epoch=producer[1],
+            producer_id=self._producer.producer_id,
+            producer_epoch=self._producer.producer_epoch,
             topics=topics,
         )
         response = self._client.call(request, 5)
         self._check(each for topic in response.topics for each in topic.partitions)
 
     def _end(self) -> None:
-        producer = self._producer.producer_id, self._producer.producer_epoch
         request = EndTxnRequest(
-            transactional_id=ONE_GROUP, producer_id=producer[0], producer_epoch=producer[1], committed=True
+            transactional_id=ONE_GROUP,
+            producer_id=self._producer.producer_id,
+            producer_epoch=self._producer.producer_epoch,
+            committed=True,
         )
         self._check([self._client.call(request, 5)])
 

@@ -35,7 +35,7 @@ from kwire.handlers.authorization import is_topic_allowed
 from kwire.handlers.context import RequestContext
 from kwire.handlers.data.cold_look_ups import ColdLookUp
 from kwire.handlers.partitions import find_partition
-from kwire.handlers.slices import encode_in_slices, in_slices
+from kwire.handlers.slices import SLICE_PARTITIONS, encode_in_slices, in_slices
 from kwire.log.common.append_info import TimestampAndOffset
 from kwire.security.acls.operations import AclOperation
 
@@ -62,10 +62,6 @@ READ_COMMITTED: Final = 1
 _CONSUMER: Final = -1
 _DEBUGGER: Final = -2
 _NOT_FOUND: Final = TimestampAndOffset(-1, -1, -1)
-
-SLICE_PARTITIONS: Final = 100
-"""Partitions that are looked up before other clients get their turn: about half a millisecond."""
-
 
 _Wanted = tuple[str, ListOffsetsPartition]
 """A partition of the request, with its topic."""

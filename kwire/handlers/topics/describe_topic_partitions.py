@@ -19,7 +19,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Generator, Sequence
 from functools import partial
-from typing import Final
 
 from kwire.base.errors import ErrorCode
 from kwire.base.futures import NowOrLater, in_turns, then
@@ -35,12 +34,9 @@ from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import allowed_topics_in_slices
 from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import encode_in_slices
+from kwire.handlers.slices import SLICE_PARTITIONS, encode_in_slices
 from kwire.handlers.topic_metadata import absence_error, offline_replicas, topic_operations
 from kwire.security.acls.operations import AclOperation
-
-SLICE_PARTITIONS: Final = 100
-"""Partitions, and topics beside them, that are described before other clients get their turn: under a millisecond."""
 
 _Entry = tuple[str, TopicImage | ErrorCode | None, range]
 """A topic of the page: its name; what it is, None if it does not exist, or why it is refused; the partitions."""
@@ -117,7 +113,7 @@ async def _in_slices(
 def _described(
     context: RequestContext, image: ClusterImage, page: Sequence[_Entry]
 ) -> Generator[None, None, list[DescribeTopicPartitionsResponseTopic]]:
-    """The topics of a page in steps, all of one image."""
+    """The topics of a page, all of one image, in steps of `SLICE_PARTITIONS` partitions; a topic counts as one, too."""
     topics = []
     room = SLICE_PARTITIONS
     for name, topic, indexes in page:

@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.base.futures import NowOrLater, attempt, in_turns, is_later, resolved, then
+from kwire.base.futures import NowOrLater, at_once, attempt, in_turns, is_later, resolved, then
 from kwire.base.topic_partition import TopicPartition
 from kwire.cluster.metadata.image import OFFSETS_TOPIC
 from kwire.codec.messages.txn_offset_commit_request import (
@@ -41,7 +41,6 @@ from kwire.handlers.api import Api
 from kwire.handlers.authorization import (
     group_operation,
     is_topic_allowed,
-    split_partitions,
     transactional_id_operation,
 )
 from kwire.handlers.context import RequestContext
@@ -200,15 +199,7 @@ def _split(
     topics: Iterable[TxnOffsetCommitRequestTopic], context: RequestContext
 ) -> tuple[list[TxnOffsetCommitRequestTopic], list[TxnOffsetCommitResponseTopic]]:
     """The topics to commit, and the results of those that cannot be committed."""
-    accepted: list[TxnOffsetCommitRequestTopic] = []
-    refused: list[TxnOffsetCommitResponseTopic] = []
-    for topic in topics:
-        existing, others, error = split_partitions(context, AclOperation.READ, topic.name, topic.partitions)
-        if others or error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            refused.append(_topic(topic.name, others, error))
-        if existing:
-            topic.partitions = existing
-            accepted.append(topic)
+    accepted, refused, _ = at_once(_split_in_steps(topics, context))
     return accepted, refused
 
 

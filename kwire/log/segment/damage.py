@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Iterator
 from typing import NamedTuple
 
 from kwire.base.doors import Files
+from kwire.base.futures import at_once
 from kwire.codec.errors import CodecError
 from kwire.codec.records.header import HEADER_SIZE, crc_is_valid, parse_header
 from kwire.log.segment.batch_scan import CorruptLog, ScannedBatch, scan
@@ -39,12 +40,7 @@ def next_batch(files: Files, fd: int, position: int, end: int, lowest: int, limi
     A disk block written to the wrong place contains valid batches, too: of candidates near each other, the one with the
     lowest offset is taken.
     """
-    steps = next_batch_steps(files, fd, position, end, lowest, limit)
-    try:
-        while True:
-            next(steps)
-    except StopIteration as found:
-        return int(found.value) if found.value is not None else None
+    return at_once(next_batch_steps(files, fd, position, end, lowest, limit))
 
 
 Search = Generator[None, None, int | None]

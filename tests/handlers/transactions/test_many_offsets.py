@@ -15,7 +15,6 @@ from harness.waiting import until
 from kwire.base.errors import ErrorCode
 from kwire.base.futures import resolved
 from kwire.cluster.metadata.image import OFFSETS_TOPIC
-from kwire.codec.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.codec.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from kwire.codec.messages.txn_offset_commit_request import (
@@ -27,10 +26,10 @@ from kwire.codec.protocol import encode
 from kwire.coordinator.runtime import long_operations
 from kwire.coordinator.runtime.machine import Result
 from kwire.coordinator.runtime.runtime import Runtime
-from kwire.handlers.context import Authorizer, RequestContext
+from kwire.handlers.context import RequestContext
 from kwire.handlers.topics import create_topics, delete_topics
-from kwire.handlers.transactions import add_offsets_to_txn, txn_offset_commit
-from kwire.security.acls.operations import Operation
+from kwire.handlers.transactions import txn_offset_commit
+from tests.handlers.admin_broker import Guard
 from tests.handlers.transactions.test_overtaken_transactions import Delayed
 from tests.handlers.transactions.test_transactions import NONE, Client, client_of_a_broker, offsets
 from tests.server.slices.counted_turns import CountedTurns
@@ -87,17 +86,6 @@ def many(who: Any, offset: int = 5) -> TxnOffsetCommitRequest:
     return request
 
 
-async def begin(client: Client, version: int) -> Any:
-    """A producer whose transaction may have offsets of the group g."""
-    who = await client.init()
-    if version < 5:
-        request = AddOffsetsToTxnRequest(
-            transactional_id="x", group_id="g", producer_id=who.producer_id, producer_epoch=who.producer_epoch
-        )
-        assert (await client.ask(add_offsets_to_txn, request, 3)).error_code == NONE
-    return who
-
-
 async def end(client: Client, who: Any, version: int, *, commit: bool = True) -> Any:
     return await client.end(who, commit=commit, version=5 if version == 5 else 4)
 
@@ -145,19 +133,6 @@ def wait_for(condition: list[bool]) -> Any:
     return operation
 
 
-class Guard(Authorizer):
-    """Refuses t, and counts the decisions."""
-
-    allows_all = False
-
-    def __init__(self) -> None:
-        self.decisions = 0
-
-    def authorize(self, context: RequestContext, operation: Operation, purpose: object = None) -> bool:
-        self.decisions += 1
-        return operation.resource_name != "t"
-
-
 async def answered(client: Client, who: Any, version: int) -> tuple[int, bytes]:
     """In how many turns a commit is answered, and how."""
     context = RequestContext(client.broker.services, api_version=version)
@@ -173,7 +148,7 @@ async def answered(client: Client, who: Any, version: int) -> tuple[int, bytes]:
 async def test_very_many_offsets_are_committed_in_steps_and_in_one_batch(
     client: Client, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
-    who = await begin(client, version)
+    who = await client.begin_offsets(version)
     turns, at_once = await answered(client, who, version)
     assert turns <= 3
     await end(client, who, version)
@@ -183,7 +158,7 @@ async def test_very_many_offsets_are_committed_in_steps_and_in_one_batch(
 
     monkeypatch.setattr(txn_offset_commit, "SLICE_PARTITIONS", 1)
     monkeypatch.setattr(long_operations, "STEP_US", 1)
-    who = await begin(client, version)
+    who = await client.begin_offsets(version)
     appended = []
     append = Runtime._append_batch
 
@@ -202,8 +177,8 @@ async def test_very_many_offsets_are_committed_in_steps_and_in_one_batch(
 
 
 async def test_what_is_not_allowed_is_refused_in_slices(client: Client, small_steps: None) -> None:
-    who = await begin(client, 3)
-    guard = Guard()
+    who = await client.begin_offsets(3)
+    guard = Guard("t")
     services = dataclasses.replace(client.broker.services, authorizer=guard)
     response = await resolved(txn_offset_commit.API.handle(many(who), RequestContext(services, api_version=3)))
     refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -220,7 +195,7 @@ async def test_what_is_not_allowed_is_refused_in_slices(client: Client, small_st
 async def test_offsets_of_a_topic_that_is_deleted_meanwhile_are_not_committed(
     client: Client, small_steps: None, anew: bool, late: bool
 ) -> None:
-    who = await begin(client, 3)
+    who = await client.begin_offsets(3)
     delayed = Delayed(client, "verify")
     with delayed.patched():
         commit = asyncio.ensure_future(client.ask(txn_offset_commit, many(who), 3))
@@ -243,7 +218,7 @@ async def test_offsets_of_a_topic_that_is_deleted_meanwhile_are_not_committed(
 
 
 async def test_nothing_is_committed_if_all_topics_are_deleted_meanwhile(client: Client, small_steps: None) -> None:
-    who = await begin(client, 3)
+    who = await client.begin_offsets(3)
     written = batches(client)
     delayed = Delayed(client, "verify")
     with delayed.patched():
@@ -261,7 +236,7 @@ async def test_offsets_that_wait_while_their_transaction_ends_are_refused(
     client: Client, monkeypatch: pytest.MonkeyPatch, is_large: bool
 ) -> None:
     """The transaction is open when they come, but its marker comes before them."""
-    who = await begin(client, 3)
+    who = await client.begin_offsets(3)
     assert codes(await client.ask(txn_offset_commit, many(who, 1), 3))["t"] == {0: 0, 1: 0, 2: UNKNOWN}
     if is_large:
         monkeypatch.setattr(txn_offset_commit, "SLICE_PARTITIONS", 1)
@@ -284,7 +259,7 @@ async def test_offsets_that_wait_while_their_transaction_ends_are_refused(
 async def test_very_many_offsets_verified_before_the_end_are_refused_after_it(
     client: Client, small_steps: None, version: int
 ) -> None:
-    who = await begin(client, version)
+    who = await client.begin_offsets(version)
     delayed = Delayed(client, "verify" if version < 5 else "add_partitions")
     with delayed.patched():
         commit = asyncio.ensure_future(client.ask(txn_offset_commit, many(who), version))
@@ -297,7 +272,7 @@ async def test_very_many_offsets_verified_before_the_end_are_refused_after_it(
 
 
 async def test_a_marker_that_comes_during_the_commit_ends_all_of_its_offsets(client: Client, small_steps: None) -> None:
-    who = await begin(client, 3)
+    who = await client.begin_offsets(3)
     commit = asyncio.ensure_future(client.ask(txn_offset_commit, many(who), 3))
     await held(client)
     assert (await end(client, who, 3)).error_code == NONE
@@ -309,7 +284,7 @@ async def test_a_marker_that_comes_during_the_commit_ends_all_of_its_offsets(cli
 
 
 async def test_a_commit_is_refused_if_its_coordinator_moves_away_during_it(client: Client, small_steps: None) -> None:
-    who = await begin(client, 3)
+    who = await client.begin_offsets(3)
     commit = asyncio.ensure_future(client.ask(txn_offset_commit, many(who), 3))
     await held(client)
     written = batches(client)

@@ -12,10 +12,9 @@ import pytest
 
 from harness.waiting import until
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.codec.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 from kwire.coordinator.transactions.markers import MarkerWriter
 from kwire.coordinator.transactions.remote_markers import Marker
-from kwire.handlers.transactions import add_offsets_to_txn, txn_offset_commit
+from kwire.handlers.transactions import txn_offset_commit
 from tests.handlers.transactions.test_transactions import (
     NEW,
     OLD,
@@ -90,12 +89,7 @@ async def test_a_write_that_was_verified_before_the_end_is_refused_after_it(clie
 
 @pytest.mark.parametrize("version", [3, 5])
 async def test_offsets_verified_before_the_end_are_refused_after_it(client: Client, version: int) -> None:
-    who = await client.init()
-    if version < 5:
-        request = AddOffsetsToTxnRequest(
-            transactional_id="x", group_id="g", producer_id=who.producer_id, producer_epoch=who.producer_epoch
-        )
-        assert (await client.ask(add_offsets_to_txn, request, 3)).error_code == NONE
+    who = await client.begin_offsets(version)
     delayed = Delayed(client, "verify" if version < 5 else "add_partitions")
     with delayed.patched():
         pending = asyncio.ensure_future(client.ask(txn_offset_commit, offsets(who, 5), version))

@@ -89,6 +89,19 @@ class Client:
         request = InitProducerIdRequest(transactional_id=name, **{"transaction_timeout_ms": 60_000, **fields})
         return await self.ask(init_producer_id, request, version)
 
+    async def begin_offsets(self, version: int) -> Any:
+        """A producer whose transaction may have offsets of the group g, by this version of TxnOffsetCommit."""
+        who = await self.init()
+        if version < 5:
+            await self.add_offsets(who)
+        return who
+
+    async def add_offsets(self, who: Any) -> None:
+        request = AddOffsetsToTxnRequest(
+            transactional_id="x", group_id="g", producer_id=who.producer_id, producer_epoch=who.producer_epoch
+        )
+        assert (await self.ask(add_offsets_to_txn, request, 3)).error_code == NONE
+
     async def add(self, who: Any, *indexes: int, name: str = "x", version: int = 3) -> list[int]:
         topics = [AddPartitionsToTxnTopic(name="t", partitions=list(indexes))]
         request = AddPartitionsToTxnRequest(
@@ -379,10 +392,7 @@ async def test_offsets_count_when_the_transaction_commits(client: Client, implic
     who = await client.init()
     for commit, offset, seen in ((True, 5, 5), (False, 7, 5)):
         if not implicit:
-            request = AddOffsetsToTxnRequest(
-                transactional_id="x", group_id="g", producer_id=who.producer_id, producer_epoch=who.producer_epoch
-            )
-            assert (await client.ask(add_offsets_to_txn, request, 3)).error_code == NONE
+            await client.add_offsets(who)
         response = await client.ask(txn_offset_commit, offsets(who, offset), 5 if implicit else 3)
         assert response.topics[0].partitions[0].error_code == NONE
         assert (await committed_offset(client))[1] == ErrorCode.UNSTABLE_OFFSET_COMMIT

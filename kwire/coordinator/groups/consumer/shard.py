@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import at_once
 from kwire.codec.messages.consumer_group_current_member_assignment_key import ConsumerGroupCurrentMemberAssignmentKey
 from kwire.codec.messages.consumer_group_describe_response import DescribedGroup
 from kwire.codec.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
@@ -75,8 +76,7 @@ class ConsumerShard:
         define the error STALE_MEMBER_EPOCH."""
         group = self._groups.find(request.group_id)
         if group is not None:
-            for _ in self._checked(group, request):
-                continue
+            at_once(self._checked(group, request))
 
     def check_transactional_commit_in_steps(self, request: TxnOffsetCommitRequest, pace: Pace) -> Steps:
         """The same for very many partitions."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
+from kwire.base.futures import at_once
 from kwire.base.topic_partition import TopicPartition
 from kwire.coordinator.groups.records import CommittedOffset
 from kwire.coordinator.runtime.long_operations import Pace, Steps
@@ -84,13 +85,7 @@ class OffsetStore:
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
         """Apply a transaction marker. A later commit outside the transaction prevails over one inside."""
-        for group_id, pending in self._open.pop(producer_id, {}).items():
-            if not committed:
-                continue
-            for (topic, partition), offset in pending.items():
-                present = self.find(group_id, topic, partition)
-                if present is None or present.record_offset < offset.record_offset:
-                    self.put(group_id, topic, partition, offset)
+        at_once(self.end_transaction_in_steps(producer_id, committed=committed))
 
     def has_more_pending(self, producer_id: int, count: int) -> bool:
         """Whether the open transaction of a producer holds more pending offsets than ``count``."""
@@ -103,9 +98,10 @@ class OffsetStore:
         for group_id, pending in self._open.pop(producer_id, {}).items():
             for topic, partition in list(pending):
                 offset = pending.pop((topic, partition))
-                present = self.find(group_id, topic, partition) if committed else offset
-                if present is None or present.record_offset < offset.record_offset:
-                    self.put(group_id, topic, partition, offset)
+                if committed:
+                    present = self.find(group_id, topic, partition)
+                    if present is None or present.record_offset < offset.record_offset:
+                        self.put(group_id, topic, partition, offset)
                 if pace.spent(ENDED_US):
                     yield
 

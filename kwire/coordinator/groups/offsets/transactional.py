@@ -9,6 +9,7 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Final
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import at_once
 from kwire.codec.messages.txn_offset_commit_request import TxnOffsetCommitRequest, TxnOffsetCommitRequestPartition
 from kwire.codec.messages.txn_offset_commit_response import (
     TxnOffsetCommitResponse,
@@ -31,18 +32,7 @@ def commit(
     request: TxnOffsetCommitRequest, version: int, groups: Groups, settings: GroupSettings, now: Instant
 ) -> Result[TxnOffsetCommitResponse]:
     """TxnOffsetCommit. Raises KafkaError for all partitions if the member may not commit."""
-    _check(request, version, groups)
-    out: Result[TxnOffsetCommitResponse] = Result()
-    topics = []
-    metadata_max = settings.offset_metadata_max_bytes
-    for topic in request.topics:
-        responses = []
-        for partition in topic.partitions:
-            record = _record(request.group_id, topic.name, partition, now.wall_ms, metadata_max)
-            responses.append(_taken(partition.partition_index, record, out))
-        topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=responses))
-    out.response = TxnOffsetCommitResponse(topics=topics)
-    return out
+    return at_once(commit_in_steps(request, version, groups, settings, now, (), Pace()))
 
 
 def commit_in_steps(
