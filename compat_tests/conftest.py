@@ -73,7 +73,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With ``-n 2``, one worker runs all tests on kwire and the other all on Apache Kafka; so each starts one broker.
+    """With ``-n 3``, one worker runs all tests on kwire and another all on Apache Kafka; so each starts one broker.
     The remaining tests are distributed by file."""
     from xdist.scheduler import LoadScopeScheduling
 

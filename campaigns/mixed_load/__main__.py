@@ -8,8 +8,9 @@ aborted, and read with read_committed; topics are created, written to and delete
 steady rate and measures each response.
 
 The load stops twice, after a quarter of the time and at its end. Once the clients are gone, the broker's memory, file
-descriptors, threads and asyncio tasks (from its dump, SIGUSR1) are measured. At the end there may be at most 5 % more
-memory than after the quarter, and no descriptor or task more. Descriptors of log files do not count, unless the file is
+descriptors, threads and asyncio tasks (from its dump, SIGUSR1) are measured; in a run of ten minutes or more half a
+minute later, in which it gives back the memory that it does not use. At the end there may be at most 5 % more memory
+than after the quarter, and no descriptor or task more. Descriptors of log files do not count, unless the file is
 deleted: which are open depends on what was used last, and there is a limit. Threads are only reported, because a pool
 makes them when it needs them, up to its limit. The probe's p99 is taken in windows of a hundredth of the time; the
 median of the last third may be at most half as high again as that of the middle third. In runs of less than ten

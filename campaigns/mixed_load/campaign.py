@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import statistics
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,7 @@ from harness.processes.brokers import wait_until
 from harness.processes.production import secured_production_broker
 from harness.processes.secured import SecuredBroker
 from harness.wire_client import WireClient
+from kwire.base.processes.memory import LOOK_S
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
 GROWTH_MAX: Final = 0.05
@@ -23,6 +25,8 @@ SHORT_GROWTH_MB: Final = 4.0
 P99_GROWTH_MAX: Final = 1.5
 LONG_MINUTES: Final = 10.0
 WINDOWS: Final = 100
+CALM_S: Final = 3 * LOOK_S
+"""Within this, a calm broker gives back the memory that it does not use."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +92,8 @@ def create_topics(broker: SecuredBroker) -> None:
         assert not any(each.error_code for each in answer.topics), answer
 
 
-def at_rest(broker: SecuredBroker) -> AtRest:
-    """What the broker uses once the clients' connections are closed and their topics deleted."""
+def at_rest(broker: SecuredBroker, calm_s: float = 0.0) -> AtRest:
+    """What the broker uses once the clients' connections are closed, their topics deleted and ``calm_s`` are over."""
     pid = broker.pid
 
     def is_quiet() -> bool:
@@ -103,6 +107,7 @@ def at_rest(broker: SecuredBroker) -> AtRest:
         return len(counts) > 4 and len(set(counts[-4:])) == 1
 
     wait_until(is_steady, 120, "the broker is at rest", interval_s=1)
+    time.sleep(calm_s)
     descriptor_count, task_count = counts[-1]
     threads = len(os.listdir(f"/proc/{pid}/task"))
     return AtRest(round(process_usage.own_mb(pid), 2), descriptor_count, threads, task_count)
@@ -149,7 +154,7 @@ def run(minutes: float, home: Path, debug: str = "") -> Outcome:
             load.start()
             load.work_for(minutes * 60 * share)
             load.stop()
-            rests.append(at_rest(broker))
+            rests.append(at_rest(broker, CALM_S if minutes >= LONG_MINUTES else 0.0))
         p99_ms = windows(load.latencies_s, WINDOWS)
         return Outcome(minutes, rests[0], rests[1], p99_ms, dict(load.done), load.failures[:20], load.longest_s)
     finally:

@@ -3,11 +3,13 @@
 The C library keeps what it has freed between blocks that are still in use, for the next time; after a load with peaks
 that is a good part of a broker's memory. To give it back takes from one to some tens of milliseconds, in which no
 other thread can allocate, and a busy process would soon fetch it again. So it happens when there has been work, and
-then next to none for a while.
+then next to none for a while. Young objects in cycles are collected first: they are few, and what they hold may be
+large.
 """
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Callable
@@ -43,6 +45,7 @@ class MemoryKeeper:
         now_s = self._cpu_s()
         if now_s - self._looked_at_s < CALM_S and now_s - self._given_back_at_s >= WORK_S:
             self._given_back_at_s = now_s
+            gc.collect(1)  # a full collection would stop the loop for long, and what is old is seldom garbage
             self._give_back()
         self._looked_at_s = now_s
         self._call_later(LOOK_S, self._look)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+import threading
+import weakref
 from collections.abc import Callable
 
 from kwire.base.processes.memory import LOOK_S, MemoryKeeper
@@ -67,6 +70,22 @@ def test_little_work_adds_up() -> None:
     process = Process()
     assert process.work(*[0.15] * 6) == 0
     assert process.work(0.15) == 1
+
+
+def test_what_only_its_own_cycle_holds_is_freed_before() -> None:
+    class Cycle:
+        def __init__(self) -> None:
+            self.itself = self
+
+    process, freed = Process(), threading.Event()
+    gc.disable()
+    try:
+        weakref.finalize(Cycle(), freed.set)
+        assert not freed.is_set()
+        assert process.work(9.0, 0.0) == 1
+        assert freed.is_set()
+    finally:
+        gc.enable()
 
 
 def test_memory_in_holes_is_given_back() -> None:
