@@ -4,9 +4,9 @@
 
 Records are written to a topic, and a Spark job copies them with ``format("kwire")`` as source and as sink, on a master
 with executors in processes of their own (local-cluster). Meanwhile the driver, an executor or the broker is killed with
-SIGKILL, again and again, at random moments, and started again; some records are written between any two kills. Each
-driver divides the rows over another number of tasks, and speculation is on. At the end ``kwire audit`` compares both
-topics under read_committed: they have to be equal.
+SIGKILL, again and again, at random moments, and started again; three kills in a row are one of each, in random order.
+Some records are written between any two kills. Each driver divides the rows over another number of tasks, and
+speculation is on. At the end ``kwire audit`` compares both topics under read_committed: they have to be equal.
 """
 
 from __future__ import annotations
@@ -137,6 +137,7 @@ class _Campaign:
         self._rng = rng
         self._kills = self._per_trigger = 0
         self._killed: Counter[str] = Counter()
+        self._victims: list[str] = []  # the next ones, the last first: each comes once before any comes again
         self._stopped = threading.Event()
 
     def run(self, records: int, kills: int) -> int:
@@ -205,7 +206,8 @@ class _Campaign:
         wait_until(job.has_begun, _WAIT_S, "the job's start")
         seen = job.position()
         time.sleep(self._rng.uniform(0, 8))
-        victim = self._rng.choice(VICTIMS)
+        self._victims = self._victims or self._rng.sample(VICTIMS, len(VICTIMS))
+        victim = self._victims[-1]
         if victim == "driver":
             job.kill()
             self._job = self._started()
@@ -218,6 +220,7 @@ class _Campaign:
             self._broker.kill()
             time.sleep(self._rng.uniform(0, 2))
             self._broker.start()
+        self._victims.pop()
         self._killed[victim] += 1
         print(f"{self._killed.total()}: {victim} killed at {seen:,}", flush=True)
 
