@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,10 +12,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from compat_tests.clients.pyspark.first_session import prepare
 from compat_tests.clients.pyspark.frames import FIRST_MS, PARTITIONS, RECORDS, Frames
-from harness.downloads import downloaded
-from harness.kafka_jars import cache_root, locked
-from harness.paths import ROOT
 from harness.processes.brokers import Broker
 
 _PATIENCE_S = 300  # for a connection between Spark and Python; by default 15 s, too few on a busy machine
@@ -25,7 +21,6 @@ _PATIENCE_S = 300  # for a connection between Spark and Python; by default 15 s,
 # The queries are short: code generation would cost more time than it saves.
 _QUICK = {
     "spark_driver_memory": "512m",
-    "spark_driver_extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark_sql_codegen_wholeStage": "false",
     "spark_sql_adaptive_enabled": "false",
     "spark_python_authenticate_socketTimeout": f"{_PATIENCE_S}s",
@@ -33,21 +28,10 @@ _QUICK = {
 
 
 @pytest.fixture(scope="session", autouse=True)
-def connector(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Spark's Kafka connector, downloaded once: Ivy's cache does not stand two processes that fill it at once."""
-    from kwire.spark.sessions import connector_settings
-
-    if shutil.which("java") is None:  # the tests skip themselves
-        return
-    digest = hashlib.sha256(f"{connector_settings()} {Path.home()}".encode()).hexdigest()[:12]
-    complete = cache_root() / f"spark-connector-{digest}.complete"
-    with locked("spark-connector"):
-        if not complete.exists():
-            program = "from examples.spark_orders.pipeline import spark_session; spark_session('download').stop()"
-            environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-            folder = tmp_path_factory.mktemp("connector")
-            downloaded("Spark's Kafka connector", [sys.executable, "-c", program], cwd=folder, env=environment)
-            complete.touch()
+def prepared() -> None:
+    """Spark's Kafka connector is downloaded, and every JVM of Spark starts quickly."""
+    if shutil.which("java") is not None:  # the tests skip themselves
+        prepare()
 
 
 @pytest.fixture(scope="session")
