@@ -1,6 +1,6 @@
 """The first Spark session on a machine: it downloads the connector, and its JVM writes an archive of loaded classes.
 
-    python -m compat_tests.clients.pyspark.first_session ARCHIVE
+    python -m compat_tests.clients.pyspark.first_session
 
 Half of what a short-lived Spark does is to load classes: a session and its first query take 6.6 instead of 13.3 s of
 processor time with the archive (2026-11-27). It has the classes that this program's queries need. A JVM that the

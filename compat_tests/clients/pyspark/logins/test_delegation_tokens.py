@@ -9,8 +9,8 @@ import pytest
 
 from compat_tests.clients.pyspark.copies import attempts, copied
 from compat_tests.clients.pyspark.frames import Frames
+from compat_tests.clients.pyspark.logins.tokens import configured
 from compat_tests.clients.pyspark.refusals import refusal
-from compat_tests.clients.pyspark.tokens import configured
 from compat_tests.clients.security.options import options_of
 from compat_tests.clients.security.test_logins import INVALID, security_for
 from compat_tests.names import Names
