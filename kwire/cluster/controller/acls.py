@@ -41,7 +41,7 @@ COUNTED_PER_TURN: Final = 5000
 MATCHED_PER_TURN: Final = 1000
 """Entries that are compared with a filter in one turn of the event loop: two milliseconds."""
 
-LINES_PER_TURN: Final = 100
+LINES_PER_TURN: Final = 50
 """Lines about entries that are logged in one turn of the event loop: two milliseconds."""
 
 _logger = get_logger("kwire.cluster.acls")

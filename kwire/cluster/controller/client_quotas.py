@@ -30,8 +30,8 @@ CHANGES_MAX: Final = 10_000
 ENTITIES_MAX: Final = 250
 """Entities that are altered by one commit: planning it takes two or three milliseconds, and so does applying it."""
 
-LINES_PER_TURN: Final = 100
-"""Lines about altered quotas that are logged in one turn of the event loop: two or three milliseconds."""
+LINES_PER_TURN: Final = 50
+"""Lines about altered quotas that are logged in one turn of the event loop: one or two milliseconds."""
 
 COUNTED_MAX: Final = 1000
 """Entities whose changed limits are counted in one turn of the event loop: a millisecond."""

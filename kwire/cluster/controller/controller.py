@@ -55,8 +55,8 @@ PRODUCER_ID_BLOCK: Final = 1000
 SCRAM_SECRET_BYTES: Final = 32
 PRODUCER_ID_MAX: Final = 2**63 - 1
 
-LINES_PER_TURN: Final = 100
-"""Lines about new topics that are logged in one turn of the event loop: two or three milliseconds."""
+LINES_PER_TURN: Final = 50
+"""Lines about new topics that are logged in one turn of the event loop: one or two milliseconds."""
 
 TOPIC_WORK: Final = 7
 """The least work of creating, extending or deleting a topic, in partitions. A part of small topics has more logs than a

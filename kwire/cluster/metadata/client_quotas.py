@@ -8,12 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Final
 
 from kwire.cluster.store import keys
 from kwire.quotas.entities import ClientQuotas, QuotaEntity, Quotas
 
+ENTITIES_MAX: Final = 1 << 14
+"""Entities whose keys are kept."""
 
-@lru_cache(maxsize=1 << 14)  # deletions look up the entities of all keys
+_entities: dict[str, QuotaEntity] = {}
+"""Entities by their keys, for deletions, which have only the key. To compute those of thousands takes milliseconds."""
+
+
+@lru_cache(maxsize=ENTITIES_MAX)
 def quota_key(entity: QuotaEntity) -> str:
     """The key of an entity's quotas."""
     return keys.digest_key(keys.CLIENT_QUOTAS, *entity.names)
@@ -32,17 +39,26 @@ def unpack_quotas(key: str, value: bytes) -> tuple[QuotaEntity, dict[str, float]
 
 def changed_quotas(present: ClientQuotas, changes: Iterable[tuple[str, bytes | None]]) -> dict[QuotaEntity, Quotas]:
     """The quotas after changes of their keys (None: deleted)."""
-    after = dict(present)
-    deleted = []
+    after, deleted = dict(present), []
     for key, value in changes:
         if value is None:
             deleted.append(key)
         else:
             entity, quotas = unpack_quotas(key, value)
             after[entity] = quotas
-    if deleted:
-        entities = {quota_key(entity): entity for entity in present}
-        for key in deleted:
-            if key in entities:
-                del after[entities[key]]
+            _keep({key: entity})
+    known = _entities
+    if not all(key in known for key in deleted):
+        known = {quota_key(entity): entity for entity in present}
+        _keep(known)
+    for key in deleted:
+        if key in known:
+            after.pop(known[key], None)
     return after
+
+
+def _keep(entities: dict[str, QuotaEntity]) -> None:
+    if len(_entities) + len(entities) > ENTITIES_MAX:
+        _entities.clear()
+    if len(entities) <= ENTITIES_MAX:
+        _entities.update(entities)

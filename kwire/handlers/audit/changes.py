@@ -15,6 +15,7 @@ import asyncio
 import dataclasses
 from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from kwire.base.futures import NowOrLater, in_turns, then
@@ -29,13 +30,15 @@ if TYPE_CHECKING:
 LOGGER_NAME: Final = "kwire.audit"
 LINES_MAX: Final = 1000
 """Lines about one request."""
-SLICE_LINES: Final = 100
-"""Lines that are written before other clients get their turn: two or three milliseconds."""
+SLICE_LINES: Final = 50
+"""Lines that are written before other clients get their turn: one or two milliseconds."""
 SLICE_COUNTED: Final = 500
 """Changes without a line that are counted before other clients get their turn: a millisecond."""
 
 Change = tuple[str, dict[str, object]]
 """An event and its fields."""
+
+_Entity = tuple[tuple[str, str | None], ...]
 
 Changes = Callable[[Any, Any], Iterable[Change]]
 """(request, response) -> what was changed."""
@@ -278,14 +281,19 @@ def _move_replicas(request: Any, response: Any) -> Iterator[Change]:
 
 
 def _alter_quotas(request: Any, response: Any) -> Iterator[Change]:
-    asked = {_entity(each): each.ops for each in request.entries}
+    asked: dict[_Entity, Any] = {}
+    left = iter(request.entries)  # in the response's order, so that few are looked at for each line
     for each in _made(response.entries):
-        quotas = {op.key: None if op.remove else op.value for op in asked.get(_entity(each), ())}
-        yield "quotas changed", {"entity": dict(_entity(each)), "quotas": quotas}
+        entity = _entity(each)
+        while entity not in asked and (entry := next(left, None)) is not None:
+            asked[_entity(entry)] = entry.ops
+        quotas = {op.key: None if op.remove else op.value for op in asked.get(entity, ())}
+        yield "quotas changed", {"entity": dict(entity), "quotas": quotas}
 
 
-def _entity(entry: Any) -> tuple[tuple[str, str | None], ...]:
-    return tuple((each.entity_type, each.entity_name) for each in entry.entity)
+def _entity(entry: Any) -> _Entity:
+    """Its names by type. The response may have them in another order than the request."""
+    return tuple(sorted(((each.entity_type, each.entity_name) for each in entry.entity), key=itemgetter(0)))
 
 
 def _word(words: tuple[str, ...], code: int) -> str:

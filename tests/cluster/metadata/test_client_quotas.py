@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kwire.cluster.metadata.client_quotas import changed_quotas, pack_quotas, quota_key, unpack_quotas
+from kwire.cluster.metadata.client_quotas import ENTITIES_MAX, changed_quotas, pack_quotas, quota_key, unpack_quotas
 from kwire.cluster.store.store import StoreFormatError
 from kwire.quotas.entities import QuotaEntity
 
@@ -38,3 +38,12 @@ def test_changes_leave_the_quotas_before_as_they_were() -> None:
     assert before == {ALICE: limits}
     assert after == {BOTH: limits}
     assert changed_quotas(after, [(quota_key(BOTH), None), (quota_key(ALICE), None)]) == {}
+
+
+def test_quotas_are_deleted_by_keys_that_have_not_been_seen_before() -> None:
+    """Also more of them than are kept, and keys of nobody."""
+    entities = [QuotaEntity.of({"user": f"u{number}"}) for number in range(ENTITIES_MAX + 10)]
+    present = {entity: {"producer_byte_rate": 1.0} for entity in entities}
+    for deleted in (entities[:3], entities[-3:]):
+        after = changed_quotas(present, [*((quota_key(each), None) for each in deleted), ("quotas/nobody", None)])
+        assert after == {entity: present[entity] for entity in entities if entity not in deleted}

@@ -15,6 +15,9 @@ from harness.services import services_with
 from kwire.base import logging
 from kwire.base.futures import is_later
 from kwire.codec.messages.alter_client_quotas_request import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from kwire.codec.messages.alter_client_quotas_response import AlterClientQuotasResponse
+from kwire.codec.messages.alter_client_quotas_response import EntityData as ResultEntity
+from kwire.codec.messages.alter_client_quotas_response import EntryData as ResultData
 from kwire.codec.messages.alter_user_scram_credentials_request import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -231,6 +234,31 @@ async def test_quotas_and_records(cluster: GuardedCluster, written: Written) -> 
     request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="orders", partitions=[partition])], timeout_ms=5000)
     await holder.call(request, 2)
     assert written.changes() == [{"event": "records deleted", "topic": "orders", "first_offsets": {"0": 0}}]
+
+
+def test_each_line_has_the_quotas_that_were_asked_for_its_entity() -> None:
+    """Whatever the order in the response, whose entities may also have their names in another order."""
+
+    def entry(rate: float, **names: str) -> EntryData:
+        entity = [EntityData(entity_type=kind.replace("_", "-"), entity_name=name) for kind, name in names.items()]
+        return EntryData(entity=entity, ops=[OpData(key="producer_byte_rate", value=rate, remove=not rate)])
+
+    def result(code: int, **names: str) -> ResultData:
+        entity = [ResultEntity(entity_type=kind.replace("_", "-"), entity_name=name) for kind, name in names.items()]
+        return ResultData(error_code=code, error_message=None, entity=entity)
+
+    request = AlterClientQuotasRequest(
+        entries=[entry(1, user="a"), entry(2, user="b", client_id="c"), entry(3, user="d"), entry(0, user="e")],
+        validate_only=False,
+    )
+    results = [result(42, user="d"), result(0, user="e"), result(0, user="a"), result(0, client_id="c", user="b")]
+    response = AlterClientQuotasResponse(entries=results)
+    lines = [what for _, what in CHANGES[ApiKey.ALTER_CLIENT_QUOTAS](request, response)]
+    assert lines == [
+        {"entity": {"user": "e"}, "quotas": {"producer_byte_rate": None}},
+        {"entity": {"user": "a"}, "quotas": {"producer_byte_rate": 1}},
+        {"entity": {"user": "b", "client-id": "c"}, "quotas": {"producer_byte_rate": 2}},
+    ]
 
 
 def test_every_api_that_administers_is_audited() -> None:
