@@ -123,18 +123,23 @@ def free_in_slices(*messages: Any) -> None:
     """Have the elements of long lists in messages, which the caller is about to drop, freed `FREED_ELEMENTS` in a turn:
     a message of 3,000 topics with all of their properties takes 17 ms. The messages stay as they are, so that others
     may keep them."""
-    held: list[object] = []
+    held: list[Any] = []
     for message in messages:
         for name in message.__slots__:
             value = getattr(message, name)
             if value.__class__ is list and len(value) > FREED_ELEMENTS:
                 held += value
     if held:
-        loop = asyncio.get_running_loop()
-        loop.call_soon(_free, loop, held)
+        empty_in_slices(held)
 
 
-def _free(loop: asyncio.AbstractEventLoop, held: list[object]) -> None:
+def empty_in_slices(held: list[Any]) -> None:
+    """Empty a list whose elements may be freed by that, `FREED_ELEMENTS` in a turn."""
+    loop = asyncio.get_running_loop()
+    loop.call_soon(_free, loop, held)
+
+
+def _free(loop: asyncio.AbstractEventLoop, held: list[Any]) -> None:
     del held[-FREED_ELEMENTS:]
     if held:
         loop.call_soon(_free, loop, held)

@@ -33,7 +33,7 @@ from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.authorization import DELETE_IN_CLUSTER, is_allowed, is_topic_allowed
 from kwire.handlers.context import Purpose, RequestContext
-from kwire.handlers.slices import encode_in_slices, in_slices
+from kwire.handlers.slices import empty_in_slices, encode_in_slices, in_slices
 from kwire.security.acls.operations import AclOperation
 
 SLICE_TOPICS: Final = 500
@@ -61,7 +61,9 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
         )
     except KafkaError as error:
         outcomes = dict.fromkeys(topics, error)
-    results += await resolved(in_slices(list(topics.values()), partial(_outcomes, outcomes), SLICE_TOPICS))
+    doomed = list(topics.values())
+    results += await resolved(in_slices(doomed, partial(_outcomes, outcomes), SLICE_TOPICS))
+    empty_in_slices(doomed)  # what was deleted may be in no image any more
     response = DeleteTopicsResponse(responses=results, throttle_time_ms=quota.throttle_time_ms())
     if len(results) > SLICE_TOPICS:
         await encode_in_slices(context, response)
