@@ -66,7 +66,8 @@ _RESPONSE_SIZE_WITHOUT_NAME: Final = Struct(">ixBBBi2xqqqB8x").size
 
 # The same in fields of fixed width, up to the name's length, and from the partitions on. Before the throttle time:
 # no record errors and no message (version 8), the log start offset (5 to 8).
-_WIDE_HEAD: Final = Struct(">iiih")
+_pack_wide_head = Struct(">iiih").pack
+_WIDE_HEAD_SIZE: Final = Struct(">iih").size
 _WIDE_TAILS: Final = {
     **dict.fromkeys((3, 4), Struct(">ii2xqq4x")),
     **dict.fromkeys((5, 6, 7), Struct(">ii2xqqq4x")),
@@ -102,14 +103,16 @@ class Append:
     def run(self) -> Result:
         """Append the batch by itself, and respond."""
         partition = self.partition
-        acks, _, _, correlation_id, name, topic_id = self.rest
+        acks, _, version, correlation_id, name, topic_id = self.rest
         try:
             info = partition.append(self.records, required_acks=acks)
         except Exception as error:
             return self.respond(as_value(error))
-        if name or info.flushed is not None or (acks == _ALL and info.last_offset >= partition.log.high_watermark):
+        if info.flushed is not None or (acks == _ALL and info.last_offset >= partition.log.high_watermark):
             return self.respond(info)
         partition.metrics.total_produce_requests += 1
+        if name:
+            return _response_by_name(version, correlation_id, name, partition.index, info)
         return _pack_by_id(
             _RESPONSE_SIZE_BY_ID,
             correlation_id,
@@ -140,13 +143,10 @@ class Append:
                 log_start_offset=info.log_start_offset,
             )
             return later(_respond_later, part, pending, timeout_ms, name, topic_id)
+        if name:
+            return _response_by_name(version, correlation_id, name, partition.index, info)
         values = partition.index, info.first_offset, info.log_append_time_ms, info.log_start_offset
-        if not name:
-            return _pack_by_id(_RESPONSE_SIZE_BY_ID, correlation_id, _ONE, topic_id, _ONE, *values, 1)
-        if version < FIRST_COMPACT:
-            return _wide_response(version, correlation_id, name, values)
-        head = _pack_head(_RESPONSE_SIZE_WITHOUT_NAME + len(name), correlation_id, _ONE, len(name) + 1)
-        return b"".join((head, name, _pack_tail(_ONE, *values, 1)))
+        return _pack_by_id(_RESPONSE_SIZE_BY_ID, correlation_id, _ONE, topic_id, _ONE, *values, 1)
 
 
 def together(appends: list[Append]) -> list[Result]:
@@ -251,14 +251,20 @@ def by_wide_name(
     return _append_to(partition, records, rest, services, decisions)
 
 
-def _wide_response(version: int, correlation_id: int, name: bytes, values: tuple[int, int, int, int]) -> bytes:
-    """The frame of a response of version 3 to 8: of index, base offset, append time and log start offset."""
-    fields = [*values] if version >= _FIRST_WITH_LOG_START else [*values[:3]]
-    if version >= _FIRST_WITH_RECORD_ERRORS:
-        fields += (0, -1)
+def _response_by_name(version: int, correlation_id: int, name: bytes, index: int, info: AppendInfo) -> bytes:
+    """The frame of a response of version 3 to 12."""
+    length = len(name)
+    fields = index, info.first_offset, info.log_append_time_ms, info.log_start_offset
+    if version >= FIRST_COMPACT:
+        head = _pack_head(_RESPONSE_SIZE_WITHOUT_NAME + length, correlation_id, _ONE, length + 1)
+        return head + name + _pack_tail(_ONE, *fields, 1)
     tail = _WIDE_TAILS[version]
-    head = _WIDE_HEAD.pack(_WIDE_HEAD.size - 4 + len(name) + tail.size, correlation_id, 1, len(name))
-    return b"".join((head, name, tail.pack(1, *fields)))
+    head = _pack_wide_head(_WIDE_HEAD_SIZE + length + tail.size, correlation_id, 1, length)
+    if version < _FIRST_WITH_LOG_START:
+        return head + name + tail.pack(1, *fields[:3])
+    if version < _FIRST_WITH_RECORD_ERRORS:
+        return head + name + tail.pack(1, *fields)
+    return head + name + tail.pack(1, *fields, 0, -1)
 
 
 def _compact_records(frame: memoryview, start: int) -> memoryview | None:
