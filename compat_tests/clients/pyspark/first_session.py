@@ -88,8 +88,7 @@ def main() -> int:
         spark.stop()
     gateway.shutdown()
     gateway.proc.stdin.close()
-    gateway.proc.wait()
-    return 0
+    return int(gateway.proc.wait() != 0)  # half an archive would be the end of every JVM that maps it
 
 
 if __name__ == "__main__":
