@@ -17,13 +17,13 @@ from kwire.log.common.checkpoints import PARTITION_METADATA_FILE
 from kwire.log.common.environment import LogEnvironment, loop_runs
 from kwire.log.common.sync_files import sync_files
 from kwire.log.segment.segment import Segment
-from kwire.log.state.log_view import LogView
+from kwire.log.state.log_view import LogView, PartOfLog
 
 SYNCED_AT_ONCE: Final = 64
 """How many segments' files one call holds open: far below the descriptor budget."""
 
 
-class Flusher:
+class Flusher(PartOfLog[LogView]):
     """The recovery point of one log: everything below it is on stable storage.
 
     ``completed`` are sealed segments whose indexes recovery has rebuilt and not synced.
@@ -32,8 +32,8 @@ class Flusher:
     def __init__(
         self, env: LogEnvironment, log: LogView, recovery_point: int, completed: Sequence[Segment] = ()
     ) -> None:
+        super().__init__(log)
         self._env = env
-        self._log = log
         self.recovery_point = recovery_point
         self.checkpointed_point = 0  # the recovery point in the checkpoint on stable storage, as far as it is known
         self.last_flush_ms = env.doors.clock.time_ms()
@@ -67,17 +67,17 @@ class Flusher:
         if before is not None and not before.done():
             if end_offset <= self._target:
                 return before
-            started = asyncio.ensure_future(self._after(before, end_offset))
+            started = asyncio.ensure_future(self._after(self._log, before, end_offset))
         else:
-            started = asyncio.ensure_future(self._sync(end_offset))
+            started = asyncio.ensure_future(self._sync(self._log, end_offset))
         self._under_way, self._target = started, end_offset
         # `on_failure` has reported a failure already; this future need not be awaited.
         started.add_done_callback(futures.ignore_failure)
         return started
 
-    async def _after(self, before: asyncio.Future[None], end_offset: int) -> None:
+    async def _after(self, log: LogView, before: asyncio.Future[None], end_offset: int) -> None:
         await asyncio.wait([before])
-        await self._sync(end_offset)
+        await self._sync(log, end_offset)
 
     def truncate_to(self, offset: int) -> None:
         """The log was truncated. A sync under way does not cover what is appended in place of the removed records."""
@@ -86,7 +86,7 @@ class Flusher:
         self._target = min(self._target, offset)
         self._valid_to = min(self._valid_to, offset)
 
-    async def _sync(self, end_offset: int) -> None:
+    async def _sync(self, log: LogView, end_offset: int) -> None:
         self._valid_to = end_offset
         segments = self._unsynced(end_offset)
         try:
@@ -94,7 +94,7 @@ class Flusher:
             if not segments:  # the leader epoch file and the directory only
                 await self._env.doors.executor.run(sync_files, self._env.doors.files, *self._prepare([]))
         except OSError as error:
-            raise self._env.failure(self._log.directory, error) from error
+            raise self._env.failure(log.directory, error) from error
         self._advance(min(end_offset, self._valid_to), segments)
 
     async def _sync_segments(self, segments: list[Segment]) -> None:
@@ -108,7 +108,8 @@ class Flusher:
         disk. OSError."""
         if self._under_way is not None and not self._under_way.done():
             await asyncio.wait([self._under_way])
-        end_offset = self._log.log_end_offset
+        log = self._log
+        end_offset = log.log_end_offset
         segments = self._complete_all(end_offset)
         await self._sync_segments(segments)
         self._advance(end_offset, segments)

@@ -16,6 +16,7 @@ from kwire.log.partition.flusher import Flusher
 from kwire.log.recovery.producers import replay_producers
 from kwire.log.segment.segment import Segment
 from kwire.log.state.leader_epoch_cache import LeaderEpochCache
+from kwire.log.state.log_view import PartOfLog
 from kwire.log.state.producer_state import ProducerStateManager
 
 
@@ -44,12 +45,12 @@ class TruncatableLog(Protocol):
         """Move the log start offset forward. Whether it moved."""
 
 
-class LogTruncation:
+class LogTruncation(PartOfLog[TruncatableLog]):
     """Removes segments and batches of one log, and moves its bounds accordingly."""
 
     def __init__(self, env: LogEnvironment, log: TruncatableLog) -> None:
+        super().__init__(log)
         self._env = env
-        self._log = log
 
     def delete_old_segments(self) -> int:
         """Apply retention by time, by size and by log start offset. Returns the number of segments removed.

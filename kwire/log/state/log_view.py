@@ -1,17 +1,21 @@
-"""`LogView`: what an open log shows to the parts that flush, verify, look up and expire its segments.
+"""`LogView`: what an open log shows to the parts that flush, verify, look up and expire its segments. `PartOfLog`: a
+part that belongs to a log.
 
 `kwire.log.partition.partition_log.PartitionLog` implements it. The parts depend on this protocol, not on the log.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from kwire.log.common.log_config import LogConfig
 from kwire.log.segment.segment import Segment
 from kwire.log.state.leader_epoch_cache import LeaderEpochCache
 from kwire.log.state.producer_state import ProducerStateManager
+
+L = TypeVar("L")
 
 
 class LogView(Protocol):
@@ -56,3 +60,18 @@ class LogView(Protocol):
     @property
     def high_watermark(self) -> int:
         """Below this offset records are committed."""
+
+
+class PartOfLog(Generic[L]):
+    """A part that its log keeps, and that does not keep its log: so a log that is deleted is freed at once, with all
+    that it has. In a cycle only a full garbage collection would find it, and there may be none for hours."""
+
+    def __init__(self, log: L) -> None:
+        self._ref = weakref.ref(log)
+
+    @property
+    def _log(self) -> L:
+        """The log. Who goes on after a wait holds it meanwhile."""
+        log = self._ref()
+        assert log is not None
+        return log

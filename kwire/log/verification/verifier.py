@@ -21,7 +21,7 @@ from kwire.log.common.environment import LogEnvironment, logger, loop_runs
 from kwire.log.segment.batch_scan import ScannedBatch
 from kwire.log.segment.damage import Damage, scan_with_damage
 from kwire.log.segment.segment import Segment
-from kwire.log.state.log_view import LogView
+from kwire.log.state.log_view import LogView, PartOfLog
 from kwire.log.state.producer_snapshot import CorruptSnapshot
 from kwire.log.state.producer_state import ProducerStateManager
 
@@ -208,12 +208,12 @@ def _aborted_by(producers: ProducerStateManager, batch: ScannedBatch) -> Iterato
     producers.complete(completed)
 
 
-class Verifier:
+class Verifier(PartOfLog[LogView]):
     """Verifies the segments of one log."""
 
     def __init__(self, env: LogEnvironment, log: LogView) -> None:
+        super().__init__(log)
         self._env = env
-        self._log = log
         self._running: dict[Segment, list[Callable[[], None]]] = {}
         self._tasks: dict[Segment, asyncio.Future[None]] = {}
 
@@ -229,7 +229,7 @@ class Verifier:
             waiting = self._running.get(segment)
             if waiting is None:
                 self._running[segment] = [on_verified]
-                self._tasks[segment] = asyncio.ensure_future(self._verify_in_slices(segment))
+                self._tasks[segment] = asyncio.ensure_future(self._verify_in_slices(self._log, segment))
             elif on_verified not in waiting:
                 waiting.append(on_verified)
             return False
@@ -242,19 +242,19 @@ class Verifier:
         if 0 < segment.unverified <= LOOK_UP_BYTES:
             self.require(segment, None)
 
-    async def _verify_in_slices(self, segment: Segment) -> None:
+    async def _verify_in_slices(self, log: LogView, segment: Segment) -> None:
         doors = self._env.doors
         segment.file.retain()  # the cache must not close it during a read ahead
         try:
             ahead = 0
-            for position in verify(self._env, self._log, segment):
+            for position in verify(self._env, log, segment):
                 if position + SLICE_BYTES > ahead and segment.file.fd >= 0:
                     await doors.executor.run(doors.files.pread, segment.file.fd, 4 * SLICE_BYTES, ahead)
                     ahead += 4 * SLICE_BYTES
                 else:
                     await asyncio.sleep(0)
         except OSError as error:
-            self._env.on_failure(self._log.directory, error)
+            self._env.on_failure(log.directory, error)
         finally:
             segment.file.release()
             del self._tasks[segment]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -157,6 +159,27 @@ async def test_a_deleted_topic_is_renamed_first_and_removed_later(tmp_path: Path
     await until(lambda: not (tmp_path / leaving).exists())
     assert fails(lambda: logs.create("t", 0, TOPIC_ID)) == "INCONSISTENT_TOPIC_ID"
     await logs.close()
+
+
+async def test_a_deleted_log_is_freed_without_the_garbage_collector(tmp_path: Path) -> None:
+    """With what it has, such as sealed segments and a flusher."""
+    logs = await started(tmp_path)
+    log = logs.create("t", 0, TOPIC_ID)
+    for _ in range(30):
+        append(log, 2)
+    assert len(log.segments) > 1
+    synced = log.flush()
+    assert synced is not None
+    await synced
+    parts = [weakref.ref(each) for each in (log, log.flusher, log.epochs)]
+    del log, synced
+    gc.disable()
+    try:
+        await logs.delete("t", 0)
+        await until(lambda: not any(part() for part in parts))
+    finally:
+        gc.enable()
+        await logs.close()
 
 
 async def test_directories_of_deleted_topics_are_removed_at_the_next_start(tmp_path: Path) -> None:
