@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
-from typing import Final
+import weakref
+from collections.abc import Iterator
+from typing import Final, Protocol
 
 from kwire.base.doors import Files
 
@@ -87,22 +88,29 @@ class FileCache:
                 file.retire()
 
 
+class HasFile(Protocol):
+    """A segment."""
+
+    def file_retired(self) -> None:
+        """Its file was closed, because it was not used for a while."""
+
+
 class LogFile:
     """One `.log` file: its descriptor while it is open (``fd``, else -1), and a count of its users.
 
-    It is the `FileOwner` of the ranges read from it. ``on_idle`` is called when the cache closes the file because it
-    was not used for a while.
+    It is the `FileOwner` of the ranges read from it. ``segment`` is told when the cache closes the file because it was
+    not used for a while. The file does not keep its segment, which is therefore freed at once when its log drops it.
     """
 
-    __slots__ = ("_cache", "_close_when_unused", "_on_idle", "fd", "path", "touched", "users")
+    __slots__ = ("_cache", "_close_when_unused", "_segment", "fd", "path", "touched", "users")
 
-    def __init__(self, cache: FileCache, path: str, on_idle: Callable[[], None]) -> None:
+    def __init__(self, cache: FileCache, path: str, segment: HasFile) -> None:
         self._cache = cache
         self.path = path
         self.fd = -1
         self.users = 0
         self.touched = False
-        self._on_idle = on_idle
+        self._segment = weakref.ref(segment)
         self._close_when_unused = False
 
     def descriptor(self, *, create: bool = False) -> int:
@@ -129,7 +137,9 @@ class LogFile:
     def retire(self) -> None:
         """Close a file that was not used for a while."""
         self.close()
-        self._on_idle()
+        segment = self._segment()
+        if segment is not None:
+            segment.file_retired()
 
     def close(self) -> None:
         """Close the descriptor, now or when its last user is done."""

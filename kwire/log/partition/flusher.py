@@ -49,6 +49,10 @@ class Flusher(PartOfLog[LogView]):
         if loop_runs():
             self._start(end_offset)
 
+    def dropped(self, segment: Segment) -> None:
+        """A segment is no part of the log any more. It is not synced, and must not be kept for that."""
+        self._sealed.pop(segment, None)
+
     def flush(self) -> asyncio.Future[None] | None:
         """Sync everything appended so far. A future, which may fail with StorageError; None if nothing is unsynced."""
         end_offset = self._log.log_end_offset

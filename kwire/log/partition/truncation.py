@@ -80,6 +80,7 @@ class LogTruncation(PartOfLog[TruncatableLog]):
     def _remove_files(self, segments: list[Segment]) -> None:
         log, files = self._log, self._env.doors.files
         for segment in segments:
+            log.flusher.dropped(segment)
             segment.file.close()
             snapshot = log.producer_state.snapshot_path(segment.base_offset)
             paths = segment.paths() + ([snapshot] if files.exists(snapshot) else [])

@@ -38,6 +38,7 @@ class Segment:
     """
 
     __slots__ = (
+        "__weakref__",
         "_files",
         "_first_timestamp",
         "_index_grew",
@@ -76,7 +77,7 @@ class Segment:
         self.base_offset = base_offset
         self.size = size
         self.created_ms = created_ms
-        self.file = LogFile(cache, stem + names.LOG_SUFFIX + state, self._forget_indexes)
+        self.file = LogFile(cache, stem + names.LOG_SUFFIX + state, self)
         self.index = OffsetIndex(cache.files, stem, suffix=names.INDEX_SUFFIX + state, new=new)
         self.time_index = TimeIndex(cache.files, stem, suffix=names.TIME_INDEX_SUFFIX + state, new=new)
         self.txn_index = TransactionIndex(cache.files, stem, suffix=names.TXN_INDEX_SUFFIX + state, new=new)
@@ -460,7 +461,7 @@ class Segment:
         candidates = (self.file.path, self.index.path, self.time_index.path, self.txn_index.path)
         return [path for path in candidates if self._files.exists(path)]
 
-    def _forget_indexes(self) -> None:
+    def file_retired(self) -> None:
         """Free the memory of an idle segment's indexes; they are loaded again on use."""
         try:
             self.flush_indexes()

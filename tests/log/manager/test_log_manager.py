@@ -161,6 +161,23 @@ async def test_a_deleted_topic_is_renamed_first_and_removed_later(tmp_path: Path
     await logs.close()
 
 
+async def test_a_segment_that_retention_drops_is_freed_without_the_garbage_collector(tmp_path: Path) -> None:
+    logs = await started(tmp_path)
+    log = logs.create("t", 0, TOPIC_ID)
+    for _ in range(30):
+        append(log, 2)
+    log.high_watermark = log.log_end_offset
+    log.delete_records_before(log.log_end_offset)
+    first = weakref.ref(log.segments[0])
+    gc.disable()
+    try:
+        assert log.delete_old_segments() > 0
+        await until(lambda: first() is None)
+    finally:
+        gc.enable()
+        await logs.close()
+
+
 async def test_a_deleted_log_is_freed_without_the_garbage_collector(tmp_path: Path) -> None:
     """With what it has, such as sealed segments and a flusher."""
     logs = await started(tmp_path)
@@ -171,7 +188,7 @@ async def test_a_deleted_log_is_freed_without_the_garbage_collector(tmp_path: Pa
     synced = log.flush()
     assert synced is not None
     await synced
-    parts = [weakref.ref(each) for each in (log, log.flusher, log.epochs)]
+    parts = [weakref.ref(each) for each in (log, log.flusher, *log.segments)]
     del log, synced
     gc.disable()
     try:
