@@ -107,7 +107,12 @@ class Slot:
         self.cancel = self.wake_early = None
         self.parts = parts
         self.size = size
-        self._connection.slot_done()
+        self._connection.slot_done(self)
+
+    def discard(self) -> None:
+        """Drop the response, if there is one: the connection is closed."""
+        release_parts(self.parts or ())
+        self.parts = None
 
 
 class Connection:
@@ -475,11 +480,11 @@ class Connection:
         self._slots.append(slot)
         return slot
 
-    def slot_done(self) -> None:
+    def slot_done(self, done: Slot) -> None:
         """A slot has its response: send the ones that are next in order, and start requests that waited."""
         slots = self._slots
         if self.closed:
-            self._discard(slots)
+            done.discard()
             return
         while slots and slots[0].done:
             slot = slots.popleft()
@@ -565,16 +570,12 @@ class Connection:
         self._out.close()
         if self._slots:
             self.cancel_pending()
-            self._discard(self._slots)
+            for slot in self._slots:
+                slot.discard()
+            self._slots.clear()  # those without a response have the connection, which is free once they are
         self._held = self._partial = self._large = None
         self._socket.close()
         self._wire.on_close(self)
-
-    @staticmethod
-    def _discard(slots: deque[Slot]) -> None:
-        for slot in slots:
-            release_parts(slot.parts or ())
-            slot.parts = None
 
     def __repr__(self) -> str:
         return f"Connection({self.id})"

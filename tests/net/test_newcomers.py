@@ -189,19 +189,28 @@ async def test_after_the_login_neither_is_limited(network: Network) -> None:
     assert connection.dispatcher is not network.answers
 
 
-async def test_a_closed_connection_needs_no_garbage_collection(network: Network) -> None:
-    server = network.serve(login=True)
+@pytest.mark.parametrize("pending", ["none", "answered", "dropped"])
+async def test_a_closed_connection_needs_no_garbage_collection(network: Network, pending: str) -> None:
+    """Also one with a request that is pending: it is free once that has its response, or is given up."""
+    network.answers.defer = True
+    server = network.serve(login=pending == "none")
     client = await network.connect(server)
     await until(lambda: server.connections)
     (connection,) = server.connections
     connection.context = Readable(0)
     gone = weakref.ref(connection.context)
+    if pending != "none":
+        await client.send(request(OTHER_KEY))
+        await network.answers.count(1)
     gc.disable()
     try:
         del connection
         client.close()
         await network.until_left(server)
         server._wire.last_read = None
+        if pending == "answered":
+            network.answers.slots[0].answer([b"late"], 4)
+        network.answers.slots.clear()
         await until(lambda: gone() is None)
     finally:
         gc.enable()
