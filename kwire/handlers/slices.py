@@ -129,14 +129,14 @@ def free_in_slices(*messages: Any) -> None:
             value = getattr(message, name)
             if value.__class__ is list and len(value) > FREED_ELEMENTS:
                 held += value
-    if held:
-        empty_in_slices(held)
+    empty_in_slices(held)
 
 
 def empty_in_slices(held: list[Any]) -> None:
-    """Empty a list whose elements may be freed by that, `FREED_ELEMENTS` in a turn."""
-    loop = asyncio.get_running_loop()
-    loop.call_soon(_free, loop, held)
+    """Empty a list whose elements may be freed by that, `FREED_ELEMENTS` in a turn. A short one is left as it is."""
+    if len(held) > FREED_ELEMENTS:
+        loop = asyncio.get_running_loop()
+        loop.call_soon(_free, loop, held)
 
 
 def _free(loop: asyncio.AbstractEventLoop, held: list[Any]) -> None:

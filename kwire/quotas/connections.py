@@ -102,9 +102,8 @@ class ConnectionRates:
         if image.client_quotas is not self._basis:
             self._basis = image.client_quotas
             quotas = image.client_quotas.items()
-            addresses = {
-                entity: limits for entity, limits in quotas if entity.names[0][0] == IP
-            }  # it has no other name
+            # An address has no other name beside it.
+            addresses = {entity: limits for entity, limits in quotas if entity.names[0][0] == IP}
             self.limit_addresses(ClientLimits(addresses))
 
     def limit_addresses(self, limits: ClientLimits) -> None:

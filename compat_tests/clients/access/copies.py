@@ -96,8 +96,12 @@ def _kafka_python(work: Work) -> None:
     from kafka.structs import OffsetAndMetadata
 
     shared = {"bootstrap_servers": work.bootstrap, **work.options}
-    reading = {"group_id": work.group, "auto_offset_reset": "earliest", "enable_auto_commit": False}
-    reading["metadata_max_age_ms"] = 2_000  # what it has missed of a new topic it would learn after five minutes
+    reading = {
+        "group_id": work.group,
+        "auto_offset_reset": "earliest",
+        "enable_auto_commit": False,
+        "metadata_max_age_ms": 2_000,  # what it has missed of a new topic it would learn after five minutes
+    }
     with contextlib.ExitStack() as stack:
         producer = KafkaProducer(**shared, transactional_id=work.transactional_id)
         stack.callback(producer.close, timeout=1)

@@ -18,6 +18,12 @@ from harness.processes.certificates import WRONG_NAME, Identity
 from harness.processes.secured import MECHANISMS, USERS, SecuredBroker
 
 LOGINS = [(listener, mechanism) for listener in ("SASL_PLAINTEXT", "SASL_SSL") for mechanism in MECHANISMS]
+WRONG_LOGINS = [  # of a user, whose password is wrong then, and of nobody
+    ("SASL_PLAINTEXT", "PLAIN", "alice"),
+    ("SASL_SSL", "PLAIN", "nobody"),
+    ("SASL_PLAINTEXT", "SCRAM-SHA-256", "nobody"),
+    ("SASL_SSL", "SCRAM-SHA-512", "alice"),
+]
 NONCE_ONCE = (2, 6, 1)  # librdkafka before this version sends the SCRAM nonce in a wrong form (its issue 4895)
 LOSES_ANSWERS = "kafka-python"  # where the end of the connection arrives together with the answer
 DISCONNECTED = "KafkaConnectionError: KafkaConnectionError: socket disconnected"
@@ -84,15 +90,7 @@ def test_who_may_produces_and_consumes(
     assert [(one.key, one.value) for one in own.consume(bootstrap, topic, [0])] == [(b"key", b"value")]
 
 
-@pytest.mark.parametrize(
-    ("listener", "mechanism", "user"),
-    [
-        ("SASL_PLAINTEXT", "PLAIN", "alice"),
-        ("SASL_SSL", "PLAIN", "nobody"),
-        ("SASL_PLAINTEXT", "SCRAM-SHA-256", "nobody"),
-        ("SASL_SSL", "SCRAM-SHA-512", "alice"),
-    ],
-)
+@pytest.mark.parametrize(("listener", "mechanism", "user"), WRONG_LOGINS)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_wrong_password_and_an_unknown_user_are_refused_with_the_same_text(
     secured: SecuredBroker,

@@ -110,9 +110,9 @@ class Flusher(PartOfLog[LogView]):
     async def finish(self) -> None:
         """Sync everything, indexes included, of a log that takes no more appends, so that `close` does not wait for the
         disk. OSError."""
+        log = self._log
         if self._under_way is not None and not self._under_way.done():
             await asyncio.wait([self._under_way])
-        log = self._log
         end_offset = log.log_end_offset
         segments = self._complete_all(end_offset)
         await self._sync_segments(segments)

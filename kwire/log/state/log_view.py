@@ -1,7 +1,7 @@
-"""`LogView`: what an open log shows to the parts that flush, verify, look up and expire its segments. `PartOfLog`: a
-part that belongs to a log.
+"""`LogView`: what an open log shows to the parts that flush, verify, look up and expire its segments.
 
-`kwire.log.partition.partition_log.PartitionLog` implements it. The parts depend on this protocol, not on the log.
+`kwire.log.partition.partition_log.PartitionLog` implements it. The parts depend on this protocol, not on the log. Those
+that the log keeps are a `PartOfLog`.
 """
 
 from __future__ import annotations

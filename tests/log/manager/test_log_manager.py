@@ -46,6 +46,15 @@ async def started(*paths: Path, **how: object) -> LogManager:
     return logs
 
 
+def with_sealed_segments(logs: LogManager) -> PartitionLog:
+    """The log `t-0`, with several segments."""
+    log = logs.create("t", 0, TOPIC_ID)
+    for _ in range(30):
+        append(log, 2)
+    assert len(log.segments) > 2
+    return log
+
+
 async def test_a_directory_without_the_marker_was_not_shut_down_cleanly_even_if_it_is_empty(tmp_path: Path) -> None:
     logs = await started(tmp_path)
     assert not logs.stopped_clean, "it may have lost everything"
@@ -86,9 +95,7 @@ async def test_logs_come_back_with_their_offsets_after_a_clean_stop(tmp_path: Pa
 
 async def test_after_a_kill_the_tail_is_scanned_and_kept(tmp_path: Path) -> None:
     logs = await started(tmp_path)
-    log = logs.create("t", 0, TOPIC_ID)
-    for _ in range(30):
-        append(log, 2)
+    with_sealed_segments(logs)
     logs.env.cache.close_all()
     logs.unlock()
     seen: list[int] = []
@@ -163,9 +170,7 @@ async def test_a_deleted_topic_is_renamed_first_and_removed_later(tmp_path: Path
 
 async def test_a_segment_that_retention_drops_is_freed_without_the_garbage_collector(tmp_path: Path) -> None:
     logs = await started(tmp_path)
-    log = logs.create("t", 0, TOPIC_ID)
-    for _ in range(30):
-        append(log, 2)
+    log = with_sealed_segments(logs)
     log.high_watermark = log.log_end_offset
     log.delete_records_before(log.log_end_offset)
     first = weakref.ref(log.segments[0])
@@ -181,9 +186,7 @@ async def test_a_segment_that_retention_drops_is_freed_without_the_garbage_colle
 async def test_a_deleted_log_is_freed_without_the_garbage_collector(tmp_path: Path) -> None:
     """With what it has, such as sealed segments and a flusher."""
     logs = await started(tmp_path)
-    log = logs.create("t", 0, TOPIC_ID)
-    for _ in range(30):
-        append(log, 2)
+    log = with_sealed_segments(logs)
     assert len(log.segments) > 1
     synced = log.flush()
     assert synced is not None
@@ -246,9 +249,7 @@ async def test_checkpoints_are_written_while_running_and_only_when_they_change(t
 
 async def test_sealed_segments_are_synced_and_the_recovery_point_follows(tmp_path: Path) -> None:
     logs = await started(tmp_path)
-    log = logs.create("t", 0, TOPIC_ID)
-    for _ in range(30):
-        append(log, 2)
+    log = with_sealed_segments(logs)
     assert len(log.segments) > 2
     await until(lambda: log.recovery_point == log.active.base_offset)
     synced = logs.env.flush_us.count
@@ -326,9 +327,7 @@ async def test_retention_runs_on_its_own(tmp_path: Path) -> None:
         config=LogConfig(internal_segment_bytes=1000, retention_bytes=0, retention_ms=-1, file_delete_delay_ms=0),
         settings=ManagerSettings(retention_check_interval_ms=10),
     )
-    log = logs.create("t", 0, TOPIC_ID)
-    for _ in range(30):
-        append(log, 2)
+    log = with_sealed_segments(logs)
     await until(lambda: log.log_start_offset > 0)
     await logs.close()
 

@@ -17,6 +17,7 @@ from compat_tests.clients.security.options import Security, options_of
 from compat_tests.clients.security.test_logins import (
     INVALID,
     LOGINS,
+    WRONG_LOGINS,
     misnamed,
     security_for,
     unidentified,
@@ -42,15 +43,7 @@ def test_who_may_reads_and_writes(
     copied(frames, new_name)
 
 
-@pytest.mark.parametrize(
-    ("listener", "mechanism", "user"),
-    [
-        ("SASL_PLAINTEXT", "PLAIN", "alice"),
-        ("SASL_SSL", "PLAIN", "nobody"),
-        ("SASL_PLAINTEXT", "SCRAM-SHA-256", "nobody"),
-        ("SASL_SSL", "SCRAM-SHA-512", "alice"),
-    ],
-)
+@pytest.mark.parametrize(("listener", "mechanism", "user"), WRONG_LOGINS)
 def test_a_wrong_password_and_an_unknown_user_are_refused_with_the_same_text(
     spark: Any,
     secured: SecuredBroker,
