@@ -199,6 +199,36 @@ def test_records_of_somebody_else_are_noticed_at_the_end(broker: Kwire, tmp_path
         at(broker, disturbed)
 
 
+def test_all_records_are_counted_though_the_last_marker_is_written_after_its_commit(
+    broker: Kwire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by Apache Kafka, which ends a transaction for certain before the next one of its producer."""
+    from kwire.archive.restoring import target
+    from kwire.cli.records.writing.transaction import Transaction
+
+    begin, commit, list_offsets, ended = Transaction.begin, Transaction.commit, target.list_offsets, True
+
+    async def begins(*given: Any, **options: Any) -> Transaction:
+        nonlocal ended
+        ended = True
+        return await begin(*given, **options)
+
+    async def commits(transaction: Transaction) -> None:
+        nonlocal ended
+        ended = False
+        await commit(transaction)
+
+    async def without_the_open_one(cluster: Cluster, wanted: Any, *, committed: bool = False) -> Any:
+        found = await list_offsets(cluster, wanted, committed=committed)
+        return found if ended or not committed else {each: it._replace(offset=0) for each, it in found.items()}
+
+    monkeypatch.setattr(Transaction, "begin", begins)
+    monkeypatch.setattr(Transaction, "commit", commits)
+    monkeypatch.setattr(target, "list_offsets", without_the_open_one)
+    archived(orders(), "parquet", tmp_path)
+    assert restored(broker, tmp_path).records == 10
+
+
 def test_files_written_anew_in_any_order_are_read_in_the_order_of_the_topic(broker: Kwire, tmp_path: Path) -> None:
     topic = orders()
     archived(topic, "parquet", tmp_path)

@@ -102,6 +102,7 @@ class TargetTopic:
 
     async def count(self) -> dict[int, int]:
         """The number of records in each partition, by the headers of batches."""
+        await self._begin()  # Apache Kafka writes a transaction's markers after its commit was answered: not after this
         wanted = [(self._options.topic, each) for each in range(self._partitions)]
         first = await list_offsets(self._cluster, dict.fromkeys(wanted, EARLIEST))
         last = await list_offsets(self._cluster, dict.fromkeys(wanted, LATEST), committed=True)
