@@ -252,7 +252,10 @@ class Connection:
         if self._wire.work is not None:
             self._wire.do_work()
         if self._out.size or self._held is not None or self.closing:
-            self._advance()
+            if self._reading:
+                self._flush()
+            else:
+                self._advance()
 
     def _guarded_take(self, data: memoryview, owned: bool) -> None:
         """`_take`, with any failure closing the connection. The responses are sent together afterwards."""
@@ -304,9 +307,10 @@ class Connection:
             following = position + 4 + size
             if following > end:
                 break
+            if wire.work is not None and not self._is_pipelined(data, position + 4):
+                wire.do_work()
             if not budget or (
-                (slots or out.size or wire.work is not None or self.closing or self._muted)
-                and not self._may_start(data, position + 4)
+                (slots or out.size or self.closing or self._muted) and not self._may_start(data, position + 4)
             ):
                 self._hold(data[position:], owned, yielding=not budget)
                 return

@@ -105,7 +105,14 @@ class Outgoing:
                         break
                     all_sent = self._send_range(head)
                 elif len(queue) == 1:
-                    all_sent = self._send_one(head)  # type: ignore[arg-type]
+                    sent = self._send(head)
+                    self.size -= sent
+                    if sent < len(head):  # type: ignore[arg-type]
+                        queue[0] = memoryview(head)[sent:]  # type: ignore[arg-type]
+                        self._wait()
+                        return True
+                    queue.popleft()
+                    break
                 else:
                     all_sent = self._send_run()
                 if not all_sent:
@@ -142,16 +149,6 @@ class Outgoing:
         if self._waiting:
             self._waiting = False
             self._loop.remove_writer(self._fd)
-
-    def _send_one(self, head: bytes | memoryview) -> bool:
-        """Send the only buffer. Returns whether all of it is sent."""
-        sent = self._send(head)
-        self.size -= sent
-        if sent == len(head):
-            self._queue.popleft()
-            return True
-        self._queue[0] = memoryview(head)[sent:]
-        return False
 
     def _send_run(self) -> bool:
         """Send the buffers at the front in one call. Returns whether all of them are sent."""

@@ -204,9 +204,10 @@ def test_all_records_are_counted_though_the_last_marker_is_written_after_its_com
 ) -> None:
     """As by Apache Kafka, which ends a transaction for certain before the next one of its producer."""
     from kwire.archive.restoring import target
+    from kwire.cli.connection.offsets import list_offsets
     from kwire.cli.records.writing.transaction import Transaction
 
-    begin, commit, list_offsets, ended = Transaction.begin, Transaction.commit, target.list_offsets, True
+    begin, commit, ended = Transaction.begin, Transaction.commit, True
 
     async def begins(*given: Any, **options: Any) -> Transaction:
         nonlocal ended

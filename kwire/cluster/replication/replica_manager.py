@@ -173,7 +173,10 @@ class ReplicaManager:
         topic = self._metadata.image.topics_by_id.get(topic_id)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-        partition = self.partition(topic.name, index)
+        name = topic.name
+        partition = self._partitions.get((name, index))  # as `partition`, which would be one more call for each request
+        if partition is None:
+            raise self._lookup_error(name, index)
         if partition.topic_id != topic_id:
             raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
         return partition

@@ -59,6 +59,9 @@ MAX_SEQUENCE = 0x7FFFFFFF  # sequences count on from 0 after it
 _HEADER = Struct(">qiibIhiqqqhii")
 _INT64 = Struct(">q")
 _EPOCH = Struct(">i")
+pack_offsets_into = Struct(">qii").pack_into
+"""`patch_offsets` in one call, of a buffer, a position, the base offset, the length that the header has, and the leader
+epoch."""
 _LENGTH = Struct(">i")
 _CRC = Struct(">I")
 _ATTRIBUTES = Struct(">h")

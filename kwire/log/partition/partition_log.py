@@ -21,6 +21,7 @@ from kwire.base.errors import ErrorCode, KafkaError, as_value
 from kwire.base.file_range import FileRange
 from kwire.codec.errors import CodecError
 from kwire.codec.records import BatchHeader, patch_offsets
+from kwire.codec.records.header import pack_offsets_into
 from kwire.log.common import names
 from kwire.log.common.append_info import (
     NO_DATA,
@@ -143,7 +144,7 @@ class PartitionLog:
                 return self._duplicate(duplicate, leader_epoch)
         first = self.log_end_offset
         last = first + header.last_offset_delta
-        patch_offsets(data, 0, first, leader_epoch)
+        pack_offsets_into(data, 0, first, header.length, leader_epoch)
         if leader_epoch != self.latest_epoch:
             self._note_epoch(leader_epoch, first)
         self._write(data, header.length + 12, last, header.max_timestamp)
@@ -184,11 +185,13 @@ class PartitionLog:
         if not group:
             return
         parts, offset, latest = [], self.log_end_offset, -1
-        for _, accepted in group:
-            patch_offsets(accepted.data, 0, offset, leader_epoch)
-            offset += accepted.header.last_offset_delta + 1
-            latest = max(latest, accepted.header.max_timestamp)
-            parts.append(accepted.data)
+        for _, (header, part, _) in group:
+            pack_offsets_into(part, 0, offset, header.length, leader_epoch)
+            offset += header.last_offset_delta + 1
+            timestamp = header.max_timestamp
+            if timestamp > latest:  # noqa: PLR1730 (max() costs twice as much)
+                latest = timestamp
+            parts.append(part)
         data = b"".join(parts)
         try:
             if leader_epoch != self.latest_epoch:
@@ -203,8 +206,26 @@ class PartitionLog:
             for place, _ in group:
                 results[place] = failure
             return
-        for place, accepted in group:
-            results[place] = self._appended(*accepted, self.log_end_offset, leader_epoch)
+        self._group_appended(group, leader_epoch, results)
+
+    def _group_appended(
+        self, group: list[tuple[int, Accepted]], leader_epoch: int, results: list[AppendInfo | Exception]
+    ) -> None:
+        """`_appended` for the batches of one write."""
+        segment, producers, interval = self.active, self.producer_state, self._index_interval
+        start, first, position = self.log_start_offset, self.log_end_offset, segment.size
+        note_batch = segment.note_batch
+        for place, (header, data, append_time_ms) in group:
+            last, latest, size = first + header.last_offset_delta, header.max_timestamp, header.length + 12
+            note_batch(first, last, latest, position, size, interval)
+            self.log_end_offset = last + 1
+            if header.producer_id >= 0:
+                producers.update(header, first, data)  # nothing has completed: these are no markers
+            info = results[place] = AppendInfo(first, last, start, leader_epoch, size, append_time_ms, latest)
+            first = producers.map_end_offset = last + 1
+            position += size
+            if first - self.flusher.recovery_point >= self._flush_messages:
+                info.flushed = self.flusher.flush()
 
     def _appended(
         self, header: BatchHeader, data: Records, append_time_ms: int, first: int, leader_epoch: int

@@ -86,7 +86,8 @@ class BatchValidator:
             and not _may_need_walk(dataclasses.replace(config, compression_type="producer"))
         )
         self._batch_max = min(config.max_message_bytes, config.max_segment_bytes)
-        self._ahead_ms = config.message_timestamp_after_max_ms
+        self._latest_allowed_ms = -INT64_MAX
+        """A timestamp that is not too far ahead (`message.timestamp.after.max.ms`), as the clock was seen last."""
 
     def accept(self, records: Records) -> Accepted:
         """Validate what a Produce request has for a partition, which must be exactly one batch, and convert it to the
@@ -109,13 +110,18 @@ class BatchValidator:
                     or attributes & _SPECIAL
                     or count != delta + 1
                     or count <= 0
-                    or latest > self._clock_ms() + self._ahead_ms
+                    or (latest > self._latest_allowed_ms and latest > self._allow_later())
                     or (producer_id >= 0 and sequence < 0)
                     or (attributes & COMPRESSION_MASK and not _is_known_compression(attributes, count))
                     or crc32c(records[CRC_START:]) != crc
                 ):
                     return _new_tuple(Accepted, (header, records, -1))
         return self._accept_slowly(records)
+
+    def _allow_later(self) -> int:
+        """Look at the clock: the latest timestamp that is allowed now."""
+        self._latest_allowed_ms = self._clock_ms() + self._config.message_timestamp_after_max_ms
+        return self._latest_allowed_ms
 
     def recompresses(self, records: Records) -> bool:
         """Whether these settings, and nothing else, require a batch to be walked and compressed anew. Then `accept`,

@@ -102,15 +102,30 @@ class Append:
 
     def run(self) -> Result:
         """Append the batch by itself, and respond."""
-        partition = self.partition
-        acks, _, version, correlation_id, name, topic_id = self.rest
+        info: AppendInfo | Exception
         try:
-            info = partition.append(self.records, required_acks=acks)
+            info = self.partition.append(self.records, required_acks=self.rest[0])
         except Exception as error:
-            return self.respond(as_value(error))
-        if info.flushed is not None or (acks == _ALL and info.last_offset >= partition.log.high_watermark):
-            return self.respond(info)
+            info = as_value(error)
+        return self.respond(info)
+
+    def respond(self, info: AppendInfo | Exception) -> Result:
+        """The response to an append with this outcome."""
+        partition = self.partition
+        acks, timeout_ms, version, correlation_id, name, topic_id = self.rest
         partition.metrics.total_produce_requests += 1
+        if isinstance(info, Exception):
+            return later(_failed, partition, self.records, info, name, topic_id)
+        if info.flushed is not None or (acks == _ALL and info.last_offset >= partition.log.high_watermark):
+            committed = partition.wait_committed(info.last_offset) if acks == _ALL else None
+            pending = [future for future in (committed, info.flushed) if future is not None]
+            part = PartitionProduceResponse(
+                index=partition.index,
+                base_offset=info.first_offset,
+                log_append_time_ms=info.log_append_time_ms,
+                log_start_offset=info.log_start_offset,
+            )
+            return later(_respond_later, part, pending, timeout_ms, name, topic_id)
         if name:
             return _response_by_name(version, correlation_id, name, partition.index, info)
         return _pack_by_id(
@@ -126,34 +141,15 @@ class Append:
             1,
         )
 
-    def respond(self, info: AppendInfo | Exception) -> Result:
-        """The response to an append with this outcome."""
-        partition = self.partition
-        acks, timeout_ms, version, correlation_id, name, topic_id = self.rest
-        partition.metrics.total_produce_requests += 1
-        if isinstance(info, Exception):
-            return later(_failed, partition, self.records, info, name, topic_id)
-        committed = partition.wait_committed(info.last_offset) if acks == _ALL else None
-        if committed is not None or info.flushed is not None:
-            pending = [future for future in (committed, info.flushed) if future is not None]
-            part = PartitionProduceResponse(
-                index=partition.index,
-                base_offset=info.first_offset,
-                log_append_time_ms=info.log_append_time_ms,
-                log_start_offset=info.log_start_offset,
-            )
-            return later(_respond_later, part, pending, timeout_ms, name, topic_id)
-        if name:
-            return _response_by_name(version, correlation_id, name, partition.index, info)
-        values = partition.index, info.first_offset, info.log_append_time_ms, info.log_start_offset
-        return _pack_by_id(_RESPONSE_SIZE_BY_ID, correlation_id, _ONE, topic_id, _ONE, *values, 1)
-
 
 def together(appends: list[Append]) -> list[Result]:
     """Append the batches of several requests, those to one partition with one write, and respond to each. The order of
     the requests is that of their batches. All of a write fail with it."""
     first = appends[0].partition
-    if all(each.partition is first for each in appends):
+    for each in appends:
+        if each.partition is not first:
+            break
+    else:
         return _to_one_partition(first, appends)
     by_partition: dict[Partition, list[Append]] = {}
     for each in appends:
@@ -273,7 +269,12 @@ def _compact_records(frame: memoryview, start: int) -> memoryview | None:
     size = frame[start]
     start += 1
     if size >= 128:
-        size, start = _long_varint(frame, start - 1)
+        following = frame[start]
+        if following < 128:  # inline: a request of one record has two bytes
+            size += (following - 1) * 128
+            start += 1
+        else:
+            size, start = _long_varint(frame, start - 1)
     records = frame[start : start + size - 1]
     if (
         size <= _HEADER_SIZE
