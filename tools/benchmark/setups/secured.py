@@ -26,7 +26,7 @@ from tools.benchmark.workloads import KIB, MEGABYTE, SECURED, Facts, Produce, Wo
 PASSES = 3
 TLS_1_2, TLS_1_3 = 12, 13
 VERSIONS = {TLS_1_2: ssl.TLSVersion.TLSv1_2, TLS_1_3: ssl.TLSVersion.TLSv1_3}
-ADDED, COST = "cpu_added_us", "cpu_tls_us"
+ADDED, COST, BARE = "cpu_added_us", "cpu_tls_us", "cpu_bare_us"
 
 
 class SecuredTarget(Target):
@@ -94,7 +94,9 @@ class TlsProduce:
             topic.delete()
             return result
 
-        return compared(self.data * scale / MEGABYTE, work)
+        facts = compared(self.data * scale / MEGABYTE, work)
+        frame, under_way = produce.templates(target.create_topic())[0].frame, 5
+        return {**facts, BARE: bare_us_per_mb(_chain(target), [frame] * under_way, bytes(60 * under_way))}
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,7 @@ class TlsConsume:
         facts = compared(self.data * scale / MEGABYTE, work)
         assert units > 0.95 * self.data * scale / MEGABYTE
         topic.delete()
-        return facts
+        return {**facts, BARE: bare_us_per_mb(_chain(target), [bytes(100)], bytes(MEGABYTE))}
 
 
 @dataclass(frozen=True)
@@ -159,34 +161,67 @@ class Handshakes:
             return _of(target).run(tls, opens=opens, inflight=8)
 
         work(self.tls)
-        chain = _of(target).secured.settings["ssl.keystore.location"]
-        return {**compared(opens, work, self.tls), "cpu_bare_us": bare_handshake_us(self.tls, chain)}
+        return {**compared(opens, work, self.tls), BARE: bare_handshake_us(self.tls, _chain(target))}
 
 
-def bare_handshake_us(tls: int, chain: str, handshakes: int = 300) -> float:
-    """The processor time that Python's `ssl` takes for the server's side of a handshake, without a socket: the median.
-    ``chain``: a PEM file with the server's key and certificates."""
+def _chain(target: Target) -> str:
+    """A PEM file with the broker's key and certificates."""
+    return _of(target).secured.settings["ssl.keystore.location"]
+
+
+class Pair:
+    """Both sides of a TLS connection by Python's `ssl`, without a socket. ``spent_ns``: the processor time that the
+    server's side has taken for its handshake."""
+
+    def __init__(self, server: ssl.SSLContext, client: ssl.SSLContext) -> None:
+        self.to_server, self.to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.client = client.wrap_bio(self.to_client, self.to_server)
+        began_ns = time.thread_time_ns()
+        self.server: Any = server.wrap_bio(self.to_server, self.to_client, server_side=True)
+        self.spent_ns = time.thread_time_ns() - began_ns
+        done = [False, False]
+        while not all(done):
+            done[0] = done[0] or _steps(self.client)
+            began_ns = time.thread_time_ns()
+            done[1] = done[1] or _steps(self.server)
+            self.spent_ns += time.thread_time_ns() - began_ns
+
+
+def _contexts(tls: int, chain: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     server.load_cert_chain(chain)
     server.num_tickets = 1
     client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
     client.maximum_version = client.minimum_version = VERSIONS[tls]
+    return server, client
+
+
+def bare_handshake_us(tls: int, chain: str, handshakes: int = 300) -> float:
+    """The processor time that Python's `ssl` takes for the server's side of a handshake, without a socket: the
+    median."""
+    contexts = _contexts(tls, chain)
+    return statistics.median(Pair(*contexts).spent_ns / 1000 for _ in range(handshakes))
+
+
+def bare_us_per_mb(chain: str, requests: list[bytes], responses: bytes, rounds: int = 200) -> float:
+    """The processor time that Python's `ssl` takes for a MB to decrypt the requests that come at once, and to encrypt
+    their responses, without a socket: the median."""
+    pair = Pair(*_contexts(TLS_1_3, chain))
+    received = memoryview(bytearray(sum(map(len, requests))))
     costs = []
-    for _ in range(handshakes):
-        to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-        asking = client.wrap_bio(to_client, to_server)
-        spent_ns = 0
+    for _ in range(rounds):
+        for each in requests:
+            pair.client.write(each)
+        data = pair.to_server.read()
         began_ns = time.thread_time_ns()
-        serving = server.wrap_bio(to_server, to_client, server_side=True)
-        spent_ns += time.thread_time_ns() - began_ns
-        done = [False, False]
-        while not all(done):
-            done[0] = done[0] or _steps(asking)
-            began_ns = time.thread_time_ns()
-            done[1] = done[1] or _steps(serving)
-            spent_ns += time.thread_time_ns() - began_ns
-        costs.append(spent_ns / 1000)
-    return statistics.median(costs)
+        pair.to_server.write(data)
+        filled = 0
+        while filled < len(received):
+            filled += pair.server.read(len(received) - filled, received[filled:])
+        pair.server.write(responses)
+        costs.append((time.thread_time_ns() - began_ns) / 1000)
+        pair.to_client.read()
+    return statistics.median(costs) / (len(received) + len(responses)) * MEGABYTE
 
 
 def _steps(side: ssl.SSLObject) -> bool:
