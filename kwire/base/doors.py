@@ -92,9 +92,14 @@ class Files:
 
     def rmtree(self, path: str) -> None:
         """Remove a directory with everything in it."""
-        import shutil  # imported late: it imports all compression modules
+        try:
+            for name in os.listdir(path):
+                os.unlink(f"{path}/{name}")
+            os.rmdir(path)
+        except (IsADirectoryError, PermissionError):  # there are directories in it; a log has none
+            import shutil  # imported late: it imports all compression modules
 
-        shutil.rmtree(path)
+            shutil.rmtree(path)
 
     def sync_dir(self, path: str) -> None:
         """Sync a directory: renames and new names in it survive a power loss then."""

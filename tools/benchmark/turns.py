@@ -79,6 +79,7 @@ from kwire.codec.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from kwire.log.common.names import DELETE_DIRECTORY_SUFFIX
 from kwire.server.broker import Broker
 
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -114,6 +115,9 @@ OTHER_USER: Final = "User:beside"
 SHARED_TOPIC: Final = "shared"
 """The topic of which every group has an offset."""
 
+REMOVED_MS: Final = 4000
+"""When the files of a topic that was deleted are removed: after the step that deletes it."""
+
 REST_S: Final = 0.3
 """What a request has set in motion is part of its step; a pause of the loop ends the step."""
 
@@ -143,9 +147,10 @@ class Requests:
     """The steps, in their order: each is sent once a round."""
 
     def __init__(
-        self, client: WireClient, partitions: int, *, acls: bool, expire_offsets: Callable[[], object]
+        self, client: WireClient, partitions: int, folder: str, *, acls: bool, expire_offsets: Callable[[], object]
     ) -> None:
         self._client = client
+        self._folder = folder
         self._acls = acls
         self._expire_offsets = expire_offsets
         self._producer: Any = None
@@ -194,6 +199,7 @@ class Requests:
             (f"Metadata that creates {small:,} topics", self._create_named),
             (f"CreatePartitions, {small:,} topics", self._add_partitions),
             ("DeleteTopics, these", lambda: self._delete(self._small)),
+            ("Files of deleted topics are removed", self._wait_for_removal),
             (f"AlterClientQuotas, {small:,} users", lambda: self._alter_quotas(is_removal=False)),
             ("DescribeClientQuotas", self._describe_quotas),
             (f"AlterClientQuotas, {small:,} removed", lambda: self._alter_quotas(is_removal=True)),
@@ -218,6 +224,10 @@ class Requests:
     def _delete(self, names: list[str]) -> None:
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name) for name in names], timeout_ms=600_000)
         self._check(self._client.call(request, 6).responses)
+
+    def _wait_for_removal(self) -> None:
+        while any(name.endswith(DELETE_DIRECTORY_SUFFIX) for _, names, _ in os.walk(self._folder) for name in names):
+            time.sleep(0.1)
 
     def _metadata(self, operations: bool) -> None:
         request = MetadataRequest(topics=None, include_topic_authorized_operations=operations)
@@ -454,7 +464,7 @@ async def measured(
         if acls:
             await call(_allow_everything, client)
         for _ in range(rounds):
-            for name, send in Requests(client, partitions, acls=acls, expire_offsets=expire_offsets).steps():
+            for name, send in Requests(client, partitions, folder, acls=acls, expire_offsets=expire_offsets).steps():
                 if is_forwarded and send.__name__ in (*LEADERS_ONLY, *COORDINATORS_ONLY):
                     continue
                 await asyncio.sleep(REST_S)
@@ -472,6 +482,7 @@ def _brokers(folder: str, acls: bool, is_forwarded: bool) -> list[Broker]:
     """One broker, or two of one cluster, of which the first is the controller."""
     access: dict[str, Any] = {"authorizer_class_name": STANDARD_AUTHORIZER} if acls else {}
     access |= {"allow_everyone_if_no_acl_found": True}  # the client may add the first entries
+    access |= {"log_segment_delete_delay_ms": REMOVED_MS}
     listener = "PLAINTEXT://127.0.0.1:0"
     if not is_forwarded:
         return [Broker(listeners=listener, log_dirs=folder, **access)]

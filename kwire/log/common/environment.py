@@ -12,11 +12,10 @@ from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.logging import get_logger
 from kwire.base.metrics import Histogram
 from kwire.base.topic_partition import TopicPartition
+from kwire.log.common.delayed_remover import DelayedRemover
 from kwire.log.common.file_cache import FileCache
-from kwire.log.common.names import DELETED_SUFFIX
 
 logger = get_logger("kwire.log")
-
 
 TRANSIENT = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EBADF})
 """Errors that pass without a repair of the disk: no space, no descriptors, no memory; and a closed descriptor, which is
@@ -56,68 +55,6 @@ def ignore_failure(_directory: str, _error: OSError) -> None:
 
 async def skip_checkpoint(_log: TopicPartition, _end_offset: int) -> None:
     """For logs without a manager (tools, tests): there is no checkpoint to write."""
-
-
-class DelayedRemover:
-    """Renames files now and removes them later, so that reads under way can complete (`file.delete.delay.ms`).
-
-    Without a running loop (tools, tests) files are removed at once. Recovery at the next start removes what a stop
-    leaves behind.
-    """
-
-    def __init__(self, doors: Doors) -> None:
-        self._files = doors.files
-        self._timers: dict[int, asyncio.TimerHandle] = {}
-        self._next = 0
-
-    def remove_files(self, paths: list[str], delay_ms: int) -> None:
-        """Rename files to `.deleted` and remove them after the delay. OSError from the renaming."""
-        for path in paths:
-            self._files.replace(path, path + DELETED_SUFFIX)
-        doomed = [path + DELETED_SUFFIX for path in paths]
-
-        def unlink_all() -> None:
-            for path in doomed:
-                self._quietly(self._files.unlink, path)
-
-        self.later(delay_ms, unlink_all)
-
-    def remove_directory(self, path: str, delay_ms: int) -> None:
-        """Remove a whole directory after the delay."""
-        self.later(delay_ms, lambda: self._quietly(self._files.rmtree, path))
-
-    def remove_now(self, path: str) -> None:
-        """Remove a whole directory at once; a failure is logged only."""
-        self._quietly(self._files.rmtree, path)
-
-    def later(self, delay_ms: int, action: Callable[[], object]) -> None:
-        """Call something after a delay; at once without a running loop."""
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            action()
-            return
-        key = self._next = self._next + 1
-
-        def run() -> None:
-            del self._timers[key]
-            action()
-
-        self._timers[key] = loop.call_later(delay_ms / 1000, run)
-
-    def _quietly(self, remove: Callable[[str], None], path: str) -> None:
-        try:
-            remove(path)
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            logger.warning("cannot remove", path=path, error=str(error))
-
-    def close(self) -> None:
-        """Cancel what has not been removed yet."""
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
 
 
 @dataclass(slots=True, eq=False, repr=False)
