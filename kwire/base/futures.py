@@ -1,4 +1,4 @@
-"""Results that are there now or come later, and the outcomes of futures.
+"""Results that are there now or come later, the outcomes of futures, and work that is done in steps.
 
 An operation that need not wait returns a plain value, which costs neither a task nor a turn of the event loop; one that
 must wait returns a future or a coroutine. `NowOrLater` is the type of such a result, and `then`, `attempt`, `for_each`
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+STEP_S: Final = 0.001
+"""A step of work that is done in steps is over after this time, however little was done."""
 
 NowOrLater: TypeAlias = T | Awaitable[T]
 """A value, or an awaitable of it."""
@@ -60,6 +63,29 @@ def at_once(steps: Generator[object, None, T]) -> T:
         except StopIteration as end:
             result: T = end.value
             return result
+
+
+class Pace:
+    """When a step of work about very many things is over: after ``count`` of them, or after `STEP_S`, because one file
+    system makes and removes files a hundred times as fast as another. ``clock``: seconds, as `doors.Clock.perf_counter`
+    has them. A simulated clock stands still in a turn of its loop, so that its steps depend on ``count`` alone."""
+
+    __slots__ = ("_clock", "_count", "_end_s", "_left")
+
+    def __init__(self, clock: Callable[[], float], count: int) -> None:
+        self._clock = clock
+        self._count = count
+        self.begin()
+
+    def begin(self) -> None:
+        """A step begins."""
+        self._left = self._count
+        self._end_s = self._clock() + STEP_S
+
+    def is_over(self) -> bool:
+        """Whether the step is over after the thing that was just done."""
+        self._left -= 1
+        return self._left <= 0 or self._clock() >= self._end_s
 
 
 async def resolved(result: NowOrLater[T]) -> T:

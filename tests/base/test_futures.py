@@ -1,4 +1,4 @@
-"""Results that come now or later; failures that nobody waits for cause no warning, the others arrive."""
+"""Results that come now or later; failures that nobody waits for cause no warning, the others arrive. Work in steps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,18 @@ from typing import Any
 import pytest
 
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.base.futures import NowOrLater, attempt, fail, for_each, for_each_in_turns, is_later, resolved, then
+from kwire.base.futures import (
+    STEP_S,
+    NowOrLater,
+    Pace,
+    attempt,
+    fail,
+    for_each,
+    for_each_in_turns,
+    is_later,
+    resolved,
+    then,
+)
 
 
 async def test_a_failure_that_nobody_waits_for_is_not_complained_of() -> None:
@@ -115,3 +126,28 @@ async def test_few_operations_begin_in_one_turn_and_none_waits_for_another() -> 
     for number, future in enumerate(pending):
         future.set_result(number)
     assert await task == [100, 1, 0, 103, 1, 5, 2]
+
+
+class Clock:
+    now_s = 7.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_a_step_is_over_after_so_many_things() -> None:
+    pace = Pace(Clock(), 3)
+    for _ in range(2):
+        assert [pace.is_over() for _ in range(3)] == [False, False, True]
+        pace.begin()
+
+
+def test_a_step_is_over_after_its_time() -> None:
+    clock = Clock()
+    pace = Pace(clock, 100)
+    for _ in range(2):
+        clock.now_s += STEP_S * 0.9
+        assert not pace.is_over()
+        clock.now_s += STEP_S * 0.2
+        assert pace.is_over()
+        pace.begin()

@@ -17,6 +17,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import Pace
 from kwire.base.logging import get_logger
 from kwire.base.uuids import ZERO_UUID
 from kwire.cluster.metadata.image import ClusterImage, ConfigResource, Delta, MetadataCache, TopicImage, whole_delta
@@ -129,6 +130,7 @@ class ReplicaManager:
         self._postponed: dict[TopicPartition, bytes] = {}  # topic ids of partitions that are yet to be applied
         self._applying: asyncio.Task[None] | None = None
         self._closed = False
+        self._doors = doors
 
     def start(self) -> None:
         """Take over the partitions of the present image, and follow the image from now on.
@@ -376,6 +378,7 @@ class ReplicaManager:
     async def _apply_postponed(self) -> None:
         """Do the postponed work in steps, each with the newest image."""
         budget = 0
+        pace = Pace(self._doors.clock.perf_counter, LOGS_PER_STEP_MAX)
         while self._postponed:
             (name, index), topic_id = next(iter(self._postponed.items()))
             del self._postponed[name, index]
@@ -386,7 +389,10 @@ class ReplicaManager:
             if budget < 0:
                 await asyncio.sleep(0)
                 budget = WORK_PER_STEP
+                pace.begin()
             self._apply_newest(name, topic_id, index)
+            if pace.is_over() and len(topic.partitions[index].replicas) == 1:
+                budget = 0
 
     @property
     def is_applying(self) -> bool:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
-from itertools import islice
 
 from kwire.base.config.cordoning import are_cordoned, names_of_directories
 from kwire.base.doors import Doors
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import Pace
 from kwire.base.topic_partition import TopicPartition
 from kwire.log.common import checkpoints, names
 from kwire.log.common.checkpoints import (
@@ -43,7 +43,7 @@ CLOSED_AT_ONCE = 32
 """How many logs are synced in parallel at shutdown, as far as the executor has threads."""
 
 LOGS_PER_STEP = 500
-"""Periodic work looks at so many logs in one turn of the event loop: two or three milliseconds."""
+"""Periodic work looks at so many logs in one turn of the event loop at most."""
 
 REWRITE_DELAY_S = 0.1
 """Deletions among very many logs are collected for so long before checkpoints lose their entries."""
@@ -124,9 +124,9 @@ class LogManager:
 
     def _with_directories(self) -> Iterator[tuple[PartitionLog, LogDirectory]]:
         """The logs of this moment, without those that have been removed when it is their turn."""
-        for key, log in list(self._logs.items()):
-            directory = self._parents.get(key)
-            if directory is not None and directory.online:
+        for key in list(self._logs):  # no pairs: ten thousand new objects would be a collection of garbage
+            log, directory = self._logs.get(key), self._parents.get(key)
+            if log is not None and directory is not None and directory.online:
                 yield log, directory
 
     # -- start ---------------------------------------------------------------------------------------------------------
@@ -466,15 +466,17 @@ class LogManager:
 
     def _with_each_log(self, name: str, action: Callable[[PartitionLog], object]) -> Iterator[None]:
         """Do something with each open log, with some of them in each step."""
-        logs = iter(list(self._logs.values()))
-        while some := list(islice(logs, LOGS_PER_STEP)):
-            for log in some:
-                if not log.closed:
-                    try:
-                        action(log)
-                    except KafkaError as error:
-                        logger.error(f"{name} failed", partition=log.name, error=str(error))
-            yield
+        pace = Pace(self._doors.clock.perf_counter, LOGS_PER_STEP)
+        for log in list(self._logs.values()):
+            if log.closed:
+                continue
+            try:
+                action(log)
+            except KafkaError as error:
+                logger.error(f"{name} failed", partition=log.name, error=str(error))
+            if pace.is_over():
+                yield
+                pace.begin()
 
     def _checkpoint_all(self, file: str) -> None:
         for directory in self.directories:

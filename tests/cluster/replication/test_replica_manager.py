@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any, cast
 
 import pytest
 
 from kwire.base.errors import ErrorCode, KafkaError
+from kwire.base.futures import STEP_S
 from kwire.cluster.controller.adoption import adopt_logs
 from kwire.cluster.controller.controller import ConfigUpdate, CreatedTopic, NewPartitions
 from kwire.cluster.controller.topics import NewTopic
@@ -133,9 +134,13 @@ async def test_many_partitions_are_created_in_several_steps() -> None:
     assert made.replicas.partition("a", 499).leading
 
 
-@pytest.mark.parametrize(("partitions", "first", "step"), [(64, 64, 0), (200, 4, 5)])
-async def test_a_step_takes_few_milliseconds(partitions: int, first: int, step: int) -> None:
+@pytest.mark.parametrize(
+    ("partitions", "first", "look_s", "step"), [(64, 64, 0, 0), (200, 4, 0, 5), (200, 4, 2 * STEP_S, 1)]
+)
+async def test_a_step_takes_few_milliseconds(partitions: int, first: int, look_s: float, step: int) -> None:
+    """``look_s``: how much later it is each time when somebody looks at the clock."""
     made = await running()
+    made.doors.clock.perf_counter = (each * look_s for each in count()).__next__
     created: list[int] = []
     made.metadata.add_listener(lambda _image, _delta: created.append(len(made.logs.logs)))
     await create(made, NewTopic("a", partitions=partitions))

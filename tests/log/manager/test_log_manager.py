@@ -6,14 +6,16 @@ import asyncio
 import gc
 import os
 import weakref
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from harness.waiting import until
-from kwire.base.doors import Doors, Files
+from kwire.base.doors import Clock, Doors, Files
 from kwire.base.errors import KafkaError
+from kwire.base.futures import STEP_S
 from kwire.base.uuids import uuid_to_text
 from kwire.log.common import names
 from kwire.log.common.append_info import Origin
@@ -473,12 +475,18 @@ async def test_after_a_clean_shutdown_intact_logs_cause_no_log_lines(
     await again.close()
 
 
-async def test_periodic_work_looks_at_some_logs_in_a_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("look_s", "turns"), [(0.0, [0, 0, 1, 1, 2]), (2 * STEP_S, [0, 1, 2, 3, 4])])
+async def test_periodic_work_looks_at_some_logs_in_a_turn_and_at_few_if_it_takes_long(
+    look_s: float, turns: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``look_s``: how much later it is each time when somebody looks at the clock."""
     monkeypatch.setattr(log_manager, "LOGS_PER_STEP", 2)
     turn = 0
     seen: list[tuple[int, str]] = []
     monkeypatch.setattr(PartitionLog, "delete_old_segments", lambda log: seen.append((turn, log.name)))
-    logs = manager(tmp_path, settings=ManagerSettings(retention_check_interval_ms=1))
+    clock = Clock(perf_counter=(each * look_s for each in count()).__next__)
+    settings = ManagerSettings(retention_check_interval_ms=1)
+    logs = LogManager(Doors(clock=clock), [str(tmp_path)], lambda _topic: LogConfig(), settings)
     logs.lock("cluster", 1)
     await logs.load_all()
     for partition in range(5):
@@ -492,4 +500,4 @@ async def test_periodic_work_looks_at_some_logs_in_a_turn(tmp_path: Path, monkey
     await logs.close()
     assert [name for _, name in seen] == [f"t-{number}" for number in range(5)]
     first = seen[0][0]
-    assert [at - first for at, _ in seen] == [0, 0, 1, 1, 2]
+    assert [at - first for at, _ in seen] == turns
