@@ -45,6 +45,10 @@ CLOSED_AT_ONCE = 32
 LOGS_PER_STEP = 500
 """Periodic work looks at so many logs in one turn of the event loop at most."""
 
+SEGMENTS_AT_ONCE = 10
+"""Retention removes so many segments of a log before others have their turn: a log may have thousands that have
+expired. Each takes four renames."""
+
 REWRITE_DELAY_S = 0.1
 """Deletions among very many logs are collected for so long before checkpoints lose their entries."""
 
@@ -456,7 +460,7 @@ class LogManager:
         every("directories", settings.high_watermark_interval_ms, self._check_directories)
         self.periodic.every_in_steps("idle files", settings.idle_file_interval_ms, self.env.cache.sweep)
         for name, interval_ms, action in (
-            ("retention", settings.retention_check_interval_ms, PartitionLog.delete_old_segments),
+            ("retention", settings.retention_check_interval_ms, _apply_retention),
             ("flush", settings.flush_scheduler_interval_ms, self._flush_if_due),
             ("producers", settings.producer_check_interval_ms, self._expire_producers),
         ):
@@ -464,19 +468,20 @@ class LogManager:
         if settings.cleaner.enable:
             self.cleaner.start(self.directories)
 
-    def _with_each_log(self, name: str, action: Callable[[PartitionLog], object]) -> Iterator[None]:
-        """Do something with each open log, with some of them in each step."""
+    def _with_each_log(self, name: str, action: Callable[[PartitionLog], bool]) -> Iterator[None]:
+        """Do something with each open log, with some of them in each step. ``action``: whether there is more to do."""
         pace = Pace(self._doors.clock.perf_counter, LOGS_PER_STEP)
         for log in list(self._logs.values()):
-            if log.closed:
-                continue
-            try:
-                action(log)
-            except KafkaError as error:
-                logger.error(f"{name} failed", partition=log.name, error=str(error))
-            if pace.is_over():
-                yield
-                pace.begin()
+            goes_on = True
+            while goes_on and not log.closed:
+                try:
+                    goes_on = action(log)
+                except KafkaError as error:
+                    goes_on = False
+                    logger.error(f"{name} failed", partition=log.name, error=str(error))
+                if pace.is_over():
+                    yield
+                    pace.begin()
 
     def _checkpoint_all(self, file: str) -> None:
         for directory in self.directories:
@@ -506,12 +511,14 @@ class LogManager:
         OSError."""
         self._checkpoints.write_all(directory, sync=sync)
 
-    def _flush_if_due(self, log: PartitionLog) -> None:
+    def _flush_if_due(self, log: PartitionLog) -> bool:
         if log.config.flush_ms <= self._doors.clock.time_ms() - log.flusher.last_flush_ms:
             log.flush()
+        return False
 
-    def _expire_producers(self, log: PartitionLog) -> None:
+    def _expire_producers(self, log: PartitionLog) -> bool:
         log.producer_state.remove_expired(self._doors.clock.time_ms())
+        return False
 
     def _take_offline(self, directory: LogDirectory, error: OSError) -> None:
         """Close the logs of a directory that has failed, without a sync."""
@@ -586,3 +593,7 @@ class LogManager:
                     metadata = checkpoints.topic_id_text(log.topic_id)
                     texts[f"{name}/{checkpoints.PARTITION_METADATA_FILE}"] = metadata
         return texts
+
+
+def _apply_retention(log: PartitionLog) -> bool:
+    return log.delete_old_segments(SEGMENTS_AT_ONCE) == SEGMENTS_AT_ONCE

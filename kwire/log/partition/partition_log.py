@@ -551,9 +551,9 @@ class PartitionLog:
         self.producer_state.on_log_start_offset(offset)
         return True
 
-    def delete_old_segments(self) -> int:
-        """Apply retention. Returns the number of segments removed. KafkaError(KAFKA_STORAGE_ERROR)."""
-        return self._truncation.delete_old_segments()
+    def delete_old_segments(self, limit: int = INT64_MAX) -> int:
+        """Apply retention to at most ``limit`` segments. Returns how many were removed. KafkaError(KAFKA_STORAGE_ERROR)."""
+        return self._truncation.delete_old_segments(limit)
 
     def truncate_to(self, offset: int) -> None:
         """Drop everything from an offset on. KafkaError(KAFKA_STORAGE_ERROR)."""

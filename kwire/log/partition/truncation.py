@@ -52,13 +52,13 @@ class LogTruncation(PartOfLog[TruncatableLog]):
         super().__init__(log)
         self._env = env
 
-    def delete_old_segments(self) -> int:
-        """Apply retention by time, by size and by log start offset. Returns the number of segments removed.
-        KafkaError(KAFKA_STORAGE_ERROR)."""
+    def delete_old_segments(self, limit: int) -> int:
+        """Apply retention by time, by size and by log start offset. Returns the number of segments removed, at most
+        ``limit``. KafkaError(KAFKA_STORAGE_ERROR)."""
         log = self._log
         count = 0
         try:
-            count = retention.count_deletable(log, self._env.doors.clock.time_ms())
+            count = min(retention.count_deletable(log, self._env.doors.clock.time_ms()), limit)
             if count == 0:
                 return 0
             if count == len(log.segments):

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import os
 import weakref
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -483,7 +483,7 @@ async def test_periodic_work_looks_at_some_logs_in_a_turn_and_at_few_if_it_takes
     monkeypatch.setattr(log_manager, "LOGS_PER_STEP", 2)
     turn = 0
     seen: list[tuple[int, str]] = []
-    monkeypatch.setattr(PartitionLog, "delete_old_segments", lambda log: seen.append((turn, log.name)))
+    monkeypatch.setattr(PartitionLog, "delete_old_segments", lambda log, _limit: seen.append((turn, log.name)))
     clock = Clock(perf_counter=(each * look_s for each in count()).__next__)
     settings = ManagerSettings(retention_check_interval_ms=1)
     logs = LogManager(Doors(clock=clock), [str(tmp_path)], lambda _topic: LogConfig(), settings)
@@ -501,3 +501,29 @@ async def test_periodic_work_looks_at_some_logs_in_a_turn_and_at_few_if_it_takes
     assert [name for _, name in seen] == [f"t-{number}" for number in range(5)]
     first = seen[0][0]
     assert [at - first for at, _ in seen] == turns
+
+
+async def test_retention_removes_many_segments_of_a_log_in_several_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_manager, "SEGMENTS_AT_ONCE", 2)
+    clock = Clock(perf_counter=(each * STEP_S for each in count()).__next__)
+    settings = ManagerSettings(retention_check_interval_ms=1)
+    config = LogConfig(internal_segment_bytes=200, retention_ms=1000)
+    logs = LogManager(Doors(clock=clock), [str(tmp_path)], lambda _topic: config, settings)
+    logs.lock("cluster", 1)
+    await logs.load_all()
+    log = logs.create("t", 0, TOPIC_ID)
+    for _ in range(20):
+        append(log, 1, size=100, timestamp=1)
+    log.high_watermark = log.log_end_offset
+    left = [len(log.segments)]
+    logs.start()
+    while left[-1] > 1 or log.segments[0].size:
+        await asyncio.sleep(0)
+        left.append(len(log.segments))
+        if left[-1] < left[0]:
+            logs.periodic._timers["retention"].cancel()  # one pass is enough
+    assert left[0] == 20 and max(before - after for before, after in pairwise(left)) == 2
+    assert log.log_start_offset == log.log_end_offset == 20
+    await logs.close()
