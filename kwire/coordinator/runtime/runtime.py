@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, Typ
 
 from kwire.base.doors import Doors
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.base.futures import fail
+from kwire.base.futures import at_once, fail
 from kwire.base.logging import get_logger
 from kwire.codec.errors import CodecError
 from kwire.codec.records import ABORT, COMMIT, NO_PRODUCER_ID, RecordBatchBuilder, build_control_batch
@@ -39,6 +39,9 @@ TIMER_RETRY_MS: Final = 500
 """If the records of a timer could not be appended, the timer fires again after this time."""
 RECORDS_PER_BATCH: Final = 1000
 """Expiry and deleted topics can yield any number of records. They are written in several batches, not atomically."""
+
+TIMERS_PER_TURN: Final = 20
+"""Timers of a shard that are handled in one turn of the event loop: all members of a group may expire at once."""
 
 WRITTEN_PER_TURN: Final = 500
 """Of them, a long operation writes so many in one turn of the event loop: three or four milliseconds."""
@@ -202,13 +205,12 @@ class Runtime(Generic[S]):
             return result.response
         return waiter
 
-    def perform_in_parts(self, operation: Callable[[Instant], Result[Any]]) -> None:
+    def perform_in_parts(self, operation: Callable[[Instant], Result[Any]]) -> int:
         """Run an operation that only writes, possibly many records. Failures are logged; the caller runs it again
-        later."""
+        later. Returns how many records were written."""
         if self.phase is not Phase.ACTIVE:
-            return
-        for _ in self._batches(operation(self._now()).records, RECORDS_PER_BATCH):
-            continue
+            return 0
+        return at_once(self._batches(operation(self._now()).records, RECORDS_PER_BATCH))
 
     @property
     def is_held(self) -> bool:
@@ -414,14 +416,17 @@ class Runtime(Generic[S]):
         records = (yield from operation(self._now())).records
         yield from self._batches(records, WRITTEN_PER_TURN)
 
-    def _batches(self, records: list[CoordinatorRecord], size: int) -> Steps:
-        """Write records, ``size`` of them in a batch and a step."""
+    def _batches(self, records: list[CoordinatorRecord], size: int) -> Generator[None, None, int]:
+        """Write records, ``size`` of them in a batch and a step; how many were written."""
+        written = 0
         for start in range(0, len(records), size):
             if start:
                 yield
             part: Result[Any] = Result()
-            part.records = records[start : start + size]
-            self._run(lambda _, part=part: part)  # type: ignore[misc]
+            part.records = some = records[start : start + size]
+            if self._run(lambda _, part=part: part):  # type: ignore[misc]
+                written += len(some)
+        return written
 
     def _long_operations_over(self) -> None:
         if self.phase is Phase.ACTIVE:
@@ -463,8 +468,8 @@ class Runtime(Generic[S]):
         if self._queue.held:
             return  # the end of the long operation sets the next one
         now_ms = max(int(self._loop.time() * 1000), self._alarm_ms)
-        while self.phase is Phase.ACTIVE:
-            due = self.shard.timers.pop_due(now_ms)
+        for _ in range(TIMERS_PER_TURN):
+            due = self.shard.timers.pop_due(now_ms) if self.phase is Phase.ACTIVE else None
             if due is None:
                 break
             key, action = due

@@ -48,6 +48,9 @@ RETRY_S: Final = 0.1
 DUMPED: Final = 20
 """The maximum number of partitions per transaction in a diagnostic dump."""
 
+ENDED_PER_TURN: Final = 10
+"""Transactions that are aborted, or ids that are deleted, in one turn of the event loop: a millisecond or two."""
+
 _GONE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,)
 _FENCED: Final = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
 _log = get_logger("kwire.coordinator")
@@ -74,7 +77,7 @@ class TransactionCoordinator:
         self.markers = MarkerWriter(doors, replicas, groups, RemoteMarkers(peers, metadata, config.node_id))
         self._runtimes: dict[int, Runtime[TransactionShard]] = {}
         self._tasks: dict[asyncio.Task[None], int] = {}
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._timers: dict[str, asyncio.Handle] = {}
         self._load_times_ms: list[int] = []
         self._retrying: dict[_Ending, None] = {}
         self._open = False
@@ -309,21 +312,34 @@ class TransactionCoordinator:
     def _expiry_s(self) -> float:
         return self._config.transaction_remove_expired_transaction_cleanup_interval_ms / 1000
 
-    def _repeat(self, name: str, interval_s: Callable[[], float], work: Callable[[], None]) -> None:
-        def fire() -> None:
-            work()
+    def _repeat(self, name: str, interval_s: Callable[[], float], work: Callable[[], Iterator[None]]) -> None:
+        """Do work in steps, again and again, ``interval_s`` after its end."""
+        loop = asyncio.get_running_loop()
+
+        def begin() -> None:
+            go_on(work())
+
+        def go_on(steps: Iterator[None]) -> None:
+            for _ in steps:
+                self._timers[name] = loop.call_soon(go_on, steps)
+                return
             if self._open:
-                self._timers[name] = asyncio.get_running_loop().call_later(interval_s(), fire)
+                self._timers[name] = loop.call_later(interval_s(), begin)
 
-        self._timers[name] = asyncio.get_running_loop().call_later(interval_s(), fire)
+        self._timers[name] = loop.call_later(interval_s(), begin)
 
-    def _abort_timed_out(self) -> None:
+    def _abort_timed_out(self) -> Iterator[None]:
         for runtime in list(self._runtimes.values()):
-            try:
-                runtime.perform_in_parts(runtime.shard.abort_timed_out)
-            except NoProducerId:
-                self._spawn(self._refill(), runtime.partition.index, "producer ids")
-            self._go_on(runtime)
+            aborted = ENDED_PER_TURN
+            while aborted == ENDED_PER_TURN:
+                aborted = 0
+                try:
+                    aborted = runtime.perform_in_parts(partial(runtime.shard.abort_timed_out, limit=ENDED_PER_TURN))
+                except NoProducerId:
+                    self._spawn(self._refill(), runtime.partition.index, "producer ids")
+                self._go_on(runtime)
+                if aborted:
+                    yield
 
     async def _refill(self) -> None:
         try:
@@ -331,9 +347,10 @@ class TransactionCoordinator:
         except KafkaError as error:
             _log.warning("no producer ids", error=str(error))
 
-    def _expire(self) -> None:
+    def _expire(self) -> Iterator[None]:
         for runtime in list(self._runtimes.values()):
-            runtime.perform_in_parts(runtime.shard.expire)
+            while runtime.perform_in_parts(partial(runtime.shard.expire, limit=ENDED_PER_TURN)):
+                yield
 
     # -- metrics -------------------------------------------------------------------------------------------------------
 

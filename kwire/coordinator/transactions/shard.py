@@ -16,6 +16,7 @@ AddPartitionsToTxn v4, EndTxn v5, Produce v12 and TxnOffsetCommit v5 on, else 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 from kwire.base.errors import ErrorCode, KafkaError
@@ -298,21 +299,29 @@ class TransactionShard:
 
     # -- timeouts ------------------------------------------------------------------------------------------------------
 
-    def abort_timed_out(self, now: Instant) -> Result[None]:
-        """Abort transactions that have exceeded `transaction.timeout.ms`, and fence their producers."""
+    def abort_timed_out(self, now: Instant, limit: int | None = None) -> Result[None]:
+        """Abort transactions that have exceeded `transaction.timeout.ms`, at most ``limit`` of them, and fence their
+        producers."""
         out: Result[None] = Result()
-        for transaction in self.transactions.values():
-            if transaction.state is ONGOING and transaction.start_ms + transaction.timeout_ms < now.wall_ms:
-                self._fence(transaction, out, now)
+        due = (
+            transaction
+            for transaction in self.transactions.values()
+            if transaction.state is ONGOING and transaction.start_ms + transaction.timeout_ms < now.wall_ms
+        )
+        for transaction in islice(due, limit):
+            self._fence(transaction, out, now)
         return out
 
-    def expire(self, now: Instant) -> Result[None]:
-        """Delete ids that were idle for `transactional.id.expiration.ms`."""
+    def expire(self, now: Instant, limit: int | None = None) -> Result[None]:
+        """Delete ids that were idle for `transactional.id.expiration.ms`, at most ``limit`` of them."""
         out: Result[None] = Result()
         latest = now.wall_ms - self._settings.transactional_id_expiration_ms
-        for transaction in self.transactions.values():
-            if transaction.state in (EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT) and transaction.update_ms <= latest:
-                out.records.append(records.tombstone(transaction.transactional_id))
+        idle = (
+            transaction
+            for transaction in self.transactions.values()
+            if transaction.state in (EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT) and transaction.update_ms <= latest
+        )
+        out.records += (records.tombstone(each.transactional_id) for each in islice(idle, limit))
         return out
 
     # -- records -------------------------------------------------------------------------------------------------------

@@ -552,7 +552,7 @@ class PartitionLog:
         return True
 
     def delete_old_segments(self, limit: int = INT64_MAX) -> int:
-        """Apply retention to at most ``limit`` segments. Returns how many were removed. KafkaError(KAFKA_STORAGE_ERROR)."""
+        """Apply retention: remove at most ``limit`` segments. Returns how many. KafkaError(KAFKA_STORAGE_ERROR)."""
         return self._truncation.delete_old_segments(limit)
 
     def truncate_to(self, offset: int) -> None:

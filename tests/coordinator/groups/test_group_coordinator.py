@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from harness.waiting import PATIENCE_S
+from harness.waiting import PATIENCE_S, until
 from kwire.base.doors import Doors
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.codec.messages.heartbeat_request import HeartbeatRequest
@@ -32,6 +32,7 @@ from kwire.codec.records import ABORT, COMMIT, Record, build_batch, build_contro
 from kwire.coordinator.groups import records as group_records
 from kwire.coordinator.groups.coordinator import GroupCoordinator
 from kwire.coordinator.groups.records import CommittedOffset
+from kwire.coordinator.runtime import runtime
 from kwire.coordinator.runtime.machine import Caller
 from tests.coordinator.bench import Settings
 from tests.coordinator.fakes import FakeLog, FakeMetadata, FakePartition, FakeReplicas
@@ -434,3 +435,18 @@ async def test_a_long_log_is_loaded_in_chunks(service: Service, monkeypatch: pyt
     assert turns > 5, "other tasks ran in between"
     assert again.committed("g0") == [497]
     await again.groups.close()
+
+
+async def test_timers_that_are_due_together_fire_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "TIMERS_PER_TURN", 2)
+    service = Service(FakePartition(), config=Config(group_min_session_timeout_ms=10))
+    await service.groups.start()
+    timers = service.groups._runtimes[0].shard.timers
+    calls: list[object] = []
+    for number in range(5):
+        timers.schedule(f"due {number}", 0, lambda out, _now: calls.append(out))
+    service.groups._runtimes[0]._on_alarm()
+    assert len(calls) == 2
+    await until(lambda: len(calls) == 5)
+    assert timers.next_wake_ms() is None
+    await service.groups.close()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -46,6 +47,7 @@ from kwire.codec.messages.write_txn_markers_request import (
 )
 from kwire.codec.records import Record, build_batch, iter_headers, iter_records
 from kwire.codec.records.control import parse_end_transaction_marker
+from kwire.coordinator.transactions import coordinator
 from kwire.coordinator.transactions.markers import MarkerWriter
 from kwire.coordinator.transactions.records import Transaction
 from kwire.handlers.context import RequestContext
@@ -331,6 +333,36 @@ async def test_a_transaction_that_takes_too_long_is_aborted(client: Client) -> N
     assert await client.values() == []
     again = await client.init(producer_id=who.producer_id, producer_epoch=who.producer_epoch)
     assert (again.error_code, again.producer_epoch) == (NONE, 1)  # it was the last one to hold the epoch before
+
+
+async def test_few_transactions_are_aborted_and_few_ids_deleted_in_a_turn(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinator, "ENDED_PER_TURN", 2)
+    service = client.broker.services.transactions
+    for timer in service._timers.values():
+        timer.cancel()
+    names = [f"x{number}" for number in range(7)]
+    for name in names:
+        await client.add(await client.init(name, transaction_timeout_ms=1), 0, name=name)
+    await asyncio.sleep(0.01)
+
+    def left(state: str) -> int:
+        found = map(service.describe, names)
+        return sum(each is not None and each.state.text == state for each in found)
+
+    def in_steps(steps: Iterator[None], state: str) -> None:
+        before = left(state)
+        assert before == len(names)
+        for _ in steps:
+            assert 0 < before - left(state) <= 2
+            before = left(state)
+        assert before == 0
+
+    in_steps(service._abort_timed_out(), "Ongoing")
+    for runtime in service._runtimes.values():
+        monkeypatch.setattr(runtime.shard, "_settings", SimpleNamespace(transactional_id_expiration_ms=0))
+    in_steps(service._expire(), "CompleteAbort")
 
 
 async def test_partitions_are_added_all_or_none(client: Client) -> None:
