@@ -65,7 +65,7 @@ from kwire.log.common.names import DELETE_DIRECTORY_SUFFIX
 
 LARGE_TOPICS: Final = 5
 TOPIC: Final = 2
-LEADERS_ONLY: Final = ("_offsets", "_producers", "_epochs", "_delete_records", "_produce", "_wait_for_retention")
+LEADERS_ONLY: Final = ("_offsets", "_producers", "_epochs", "_delete_records", "_produce_expired")
 """Steps about partitions that one broker alone must lead."""
 COORDINATORS_ONLY: Final = (
     "_find",
@@ -139,8 +139,7 @@ class Requests:
             ("DescribeTopicPartitions, a page", self._page),
             ("DescribeLogDirs", self._log_dirs),
             ("DeleteRecords of all", self._delete_records),
-            (f"Produce, {AT_ONCE} partitions a request", self._produce),
-            ("Retention, records of all have expired", self._wait_for_retention),
+            ("Records of all are produced and expire", self._produce_expired),
             ("DescribeConfigs, 1,000 topics", self._describe_configs),
             ("AlterConfigs, 1,000 topics", self._alter_configs),
             ("FindCoordinator, which may create its topic", self._find),
@@ -380,7 +379,7 @@ class Requests:
     def _log_dirs(self) -> None:
         self._check(self._client.call(DescribeLogDirsRequest(topics=None), 4).results)
 
-    def _produce(self) -> None:
+    def _produce_expired(self) -> None:
         expired_ms = int(time.time() * 1000) - EXPIRED_MS
         batch = build_batch([Record(timestamp=expired_ms, value=bytes(100))])
         every = [(name, index) for name, size in self._sizes() for index in range(size)]
@@ -391,8 +390,6 @@ class Requests:
             data = [TopicProduceData(name=name, partition_data=each) for name, each in topics.items()]
             response = self._client.call(ProduceRequest(acks=-1, timeout_ms=600_000, topic_data=data), 9)
             self._check(each for topic in response.responses for each in topic.partition_responses)
-
-    def _wait_for_retention(self) -> None:
         name, size = self._sizes()[-1]
         earliest = ListOffsetsPartition(partition_index=size - 1, timestamp=-2)
         request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=[earliest])])
