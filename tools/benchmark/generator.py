@@ -70,7 +70,12 @@ def run(
             frames.write(Path(file.name), templates)
             words.append(f"frames={file.name}")
         process = subprocess.Popen(
-            [str(program), *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [str(program), *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # as the brokers: where sessions share processors (autogroup), theirs are equals
         )
         with process:
             assert process.stdin and process.stdout and process.stderr
