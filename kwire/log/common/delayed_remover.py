@@ -42,7 +42,8 @@ class DelayedRemover:
         self._files = doors.files
         self._waiting: list[tuple[float, int, Doomed]] = []  # a heap: when, a number that decides between equals, what
         self._numbers = count()
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._timer_s = 0.0
         self._removing = False  # a thread is
 
     def remove_files(self, paths: list[str], delay_ms: int) -> None:
@@ -74,10 +75,10 @@ class DelayedRemover:
             return
         due_s = self._waiting[0][0]
         if self._timer is not None:
-            if self._timer.when() <= due_s:
+            if self._timer_s <= due_s:
                 return
             self._timer.cancel()
-        self._timer = loop.call_at(due_s, self._begin, loop)
+        self._timer, self._timer_s = loop.call_at(due_s, self._begin, loop), due_s
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None

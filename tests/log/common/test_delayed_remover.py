@@ -125,6 +125,21 @@ async def test_closed_it_leaves_the_rest_to_the_next_start(
     assert files.exists(folder) and not files.removed
 
 
+def test_uvloop_has_no_timer_for_what_is_due_at_once(
+    remover: DelayedRemover, files: WatchedFiles, make: Callable[[str], str]
+) -> None:
+    """Its `call_at` returns a handle that does not know its time."""
+    uvloop = pytest.importorskip("uvloop")
+    folders = [make(name) for name in ("a", "b", "c")]
+
+    async def remove() -> None:
+        for folder, delay_ms in zip(folders, (0, 1, 0), strict=True):
+            remover.remove_directory(folder, delay_ms)
+        await until(lambda: len(files.removed) == len(folders))
+
+    uvloop.run(remove())
+
+
 def test_without_a_loop_all_is_removed_at_once(remover: DelayedRemover, make: Callable[[str], str]) -> None:
     folder = make("gone")
     remover.remove_directory(folder, LONG_MS)
