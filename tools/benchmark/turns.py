@@ -31,9 +31,9 @@ from harness.wire_client import WireClient
 from kwire.base.logging import configure, get_logger
 from kwire.cli.start import GC_THRESHOLDS
 from kwire.cluster.store.memory import MemoryStore
-from kwire.codec.messages.create_acls_request import AclCreation, CreateAclsRequest
+from kwire.codec.messages.create_acls_request import CreateAclsRequest
 from kwire.server.broker import Broker
-from tools.benchmark.setups.large_requests import COORDINATORS_ONLY, LEADERS_ONLY, Requests
+from tools.benchmark.setups.large_requests import ALL, COORDINATORS_ONLY, LEADERS_ONLY, Requests, allowed
 
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 REMOVED_MS: Final = 4000
@@ -116,15 +116,7 @@ def _allow_everything(client: WireClient) -> None:
     """An entry that allows everything, and many others."""
     users = ["User:ANONYMOUS", *(f"User:other-{number}" for number in range(999))]
     creations = [
-        AclCreation(
-            resource_type=kind,
-            resource_name=name,
-            resource_pattern_type=3,
-            principal=user,
-            host="*",
-            operation=2,
-            permission_type=3,
-        )
+        allowed(user, kind, name, ALL)
         for user in users
         for kind, name in ((2, "*"), (4, "kafka-cluster"))[: 2 if user == users[0] else 1]
     ]

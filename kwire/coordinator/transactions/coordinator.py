@@ -330,16 +330,18 @@ class TransactionCoordinator:
 
     def _abort_timed_out(self) -> Iterator[None]:
         for runtime in list(self._runtimes.values()):
-            aborted = ENDED_PER_TURN
-            while aborted == ENDED_PER_TURN:
-                aborted = 0
-                try:
-                    aborted = runtime.perform_in_parts(partial(runtime.shard.abort_timed_out, limit=ENDED_PER_TURN))
-                except NoProducerId:
-                    self._spawn(self._refill(), runtime.partition.index, "producer ids")
-                self._go_on(runtime)
-                if aborted:
-                    yield
+            while self._abort_some(runtime):
+                yield
+
+    def _abort_some(self, runtime: Runtime[TransactionShard]) -> int:
+        """Abort transactions of one partition that have timed out; how many."""
+        aborted = 0
+        try:
+            aborted = runtime.perform_in_parts(partial(runtime.shard.abort_timed_out, limit=ENDED_PER_TURN))
+        except NoProducerId:
+            self._spawn(self._refill(), runtime.partition.index, "producer ids")
+        self._go_on(runtime)
+        return aborted
 
     async def _refill(self) -> None:
         try:

@@ -60,6 +60,13 @@ class AppendInfo:
         self.duplicate = duplicate
         self.flushed: asyncio.Future[None] | None = None
 
+    @classmethod
+    def of_duplicate(
+        cls, first: int, last: int, log_start_offset: int, leader_epoch: int, timestamp: int
+    ) -> AppendInfo:
+        """The outcome for a batch that had been appended before at these offsets, with this timestamp."""
+        return cls(first, last, log_start_offset, leader_epoch, 0, timestamp, timestamp, duplicate=True)
+
     def __repr__(self) -> str:
         return f"AppendInfo({self.first_offset}..{self.last_offset}, size={self.size}, duplicate={self.duplicate})"
 

@@ -268,16 +268,8 @@ class PartitionLog:
         self.latest_epoch = epoch
 
     def _duplicate(self, batch: BatchMetadata, leader_epoch: int) -> AppendInfo:
-        info = AppendInfo(
-            batch.first_offset,
-            batch.last_offset,
-            self.log_start_offset,
-            leader_epoch,
-            0,
-            log_append_time_ms=batch.timestamp,
-            max_timestamp_ms=batch.timestamp,
-            duplicate=True,
-        )
+        offsets = batch.first_offset, batch.last_offset
+        info = AppendInfo.of_duplicate(*offsets, self.log_start_offset, leader_epoch, batch.timestamp)
         return self._flushed_if_due(info)  # its first append may never have been acknowledged
 
     def _append_internal(self, records: Records, leader_epoch: int, origin: Origin) -> AppendInfo:

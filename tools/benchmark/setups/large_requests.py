@@ -65,6 +65,7 @@ from kwire.log.common.names import DELETE_DIRECTORY_SUFFIX
 
 LARGE_TOPICS: Final = 5
 TOPIC: Final = 2
+ALL, READ = 2, 3
 LEADERS_ONLY: Final = ("_offsets", "_producers", "_epochs", "_delete_records", "_produce_expired")
 """Steps about partitions that one broker alone must lead."""
 COORDINATORS_ONLY: Final = (
@@ -93,6 +94,17 @@ ONE_GROUP: Final = "all"
 
 OTHER_USER: Final = "User:beside"
 """The user whose entries are created and deleted."""
+
+OTHER_ENTRIES: Final[dict[str, Any]] = {
+    "resource_type_filter": TOPIC,
+    "resource_name_filter": None,
+    "pattern_type_filter": 1,
+    "principal_filter": OTHER_USER,
+    "host_filter": None,
+    "operation": 1,
+    "permission_type": 1,
+}
+"""The filter that chooses this user's entries."""
 
 SHARED_TOPIC: Final = "shared"
 """The topic of which every group has an offset."""
@@ -420,31 +432,14 @@ class Requests:
         assert len(response.entries) == len(self._small)
 
     def _create_acls(self) -> None:
-        creations = [_read_by(OTHER_USER, name) for name in self._small]
+        creations = [allowed(OTHER_USER, TOPIC, name, READ) for name in self._small]
         self._check(self._client.call(CreateAclsRequest(creations=creations), 3).results)
 
     def _describe_acls(self) -> None:
-        request = DescribeAclsRequest(
-            resource_type_filter=TOPIC,
-            resource_name_filter=None,
-            pattern_type_filter=1,
-            principal_filter=OTHER_USER,
-            host_filter=None,
-            operation=1,
-            permission_type=1,
-        )
-        assert len(self._client.call(request, 3).resources) == len(self._small)
+        assert len(self._client.call(DescribeAclsRequest(**OTHER_ENTRIES), 3).resources) == len(self._small)
 
     def _delete_acls(self) -> None:
-        chosen = DeleteAclsFilter(
-            resource_type_filter=TOPIC,
-            resource_name_filter=None,
-            pattern_type_filter=1,
-            principal_filter=OTHER_USER,
-            host_filter=None,
-            operation=1,
-            permission_type=1,
-        )
+        chosen = DeleteAclsFilter(**OTHER_ENTRIES)
         [result] = self._client.call(DeleteAclsRequest(filters=[chosen]), 3).filter_results
         assert len(result.matching_acls) == len(self._small)
 
@@ -453,14 +448,14 @@ class Requests:
         assert not wrong, wrong[:3]
 
 
-def _read_by(user: str, topic: str) -> AclCreation:
-    """An entry that lets a user read a topic."""
+def allowed(user: str, kind: int, name: str, operation: int) -> AclCreation:
+    """An entry that allows a user something, from every host."""
     return AclCreation(
-        resource_type=TOPIC,
-        resource_name=topic,
+        resource_type=kind,
+        resource_name=name,
         resource_pattern_type=3,
         principal=user,
         host="*",
-        operation=3,
+        operation=operation,
         permission_type=3,
     )

@@ -24,6 +24,7 @@ from tools.benchmark.targets import Target, Topic
 from tools.benchmark.workloads import KIB, MEGABYTE, SECURED, Facts, Produce, Workload
 
 PASSES = 3
+UNDER_WAY = 5
 TLS_1_2, TLS_1_3 = 12, 13
 VERSIONS = {TLS_1_2: ssl.TLSVersion.TLSv1_2, TLS_1_3: ssl.TLSVersion.TLSv1_3}
 ADDED, COST, BARE = "cpu_added_us", "cpu_tls_us", "cpu_bare_us"
@@ -81,22 +82,22 @@ class TlsProduce:
     def __call__(self, target: Target, scale: float) -> Facts:
         """Produce with and without TLS. See `Measure`."""
         produce = Produce(batch=self.batch, data=self.data)
-        topics: list[Topic] = []
+        frame = b""
 
         def work(tls: int) -> dict[str, Any]:
+            nonlocal frame
             topic = target.create_topic()
-            topics.append(topic)
             templates = produce.templates(topic)
+            frame = templates[0].frame
             requests = produce.requests(templates, scale)
             target.warm_pages(int(self.data * scale * 1.1))
-            result = _of(target).run(tls, templates, producers=1, inflight=5, requests=requests)
+            result = _of(target).run(tls, templates, producers=1, inflight=UNDER_WAY, requests=requests)
             assert topic.records() == result["sent_records"]
             topic.delete()
             return result
 
         facts = compared(self.data * scale / MEGABYTE, work)
-        frame, under_way = produce.templates(target.create_topic())[0].frame, 5
-        return {**facts, BARE: bare_us_per_mb(_chain(target), [frame] * under_way, bytes(60 * under_way))}
+        return {**facts, BARE: bare_us_per_mb(_chain(target), [frame] * UNDER_WAY, bytes(60 * UNDER_WAY))}
 
 
 @dataclass(frozen=True)
