@@ -330,7 +330,9 @@ class Requests:
                 v3_and_below_transactional_id=name,
                 v3_and_below_producer_id=producer.producer_id,
                 v3_and_below_producer_epoch=producer.producer_epoch,
-                v3_and_below_topics=[AddPartitionsToTxnTopic(name=self._small[number], partitions=[0])],
+                v3_and_below_topics=[
+                    AddPartitionsToTxnTopic(name=self._small[number % len(self._small)], partitions=[0])
+                ],
             )
             self._client.call(request, 3)
 
