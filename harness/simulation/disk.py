@@ -113,6 +113,10 @@ class Disk(Files):
             raise missing(path)
         return inode
 
+    def set_aside(self, fd: int, position: int, size: int) -> None:
+        """See `kwire.base.doors.Files`. This one has no room to set aside."""
+        raise OSError(errno.EOPNOTSUPP, "not supported")
+
     def exists(self, path: str) -> bool:
         """See `kwire.base.doors.Files`."""
         path = self._path(path)

@@ -38,6 +38,12 @@ T = TypeVar("T")
 WOULD_BLOCK = (BlockingIOError, InterruptedError)
 """Raised by a call on a non-blocking socket that must be repeated when the loop reports the socket as ready."""
 
+_EXT4 = 0xEF53
+"""The first field of `struct statfs` on ext4."""
+_STATFS_BYTES = 256
+_KEEP_SIZE = 1
+"""`FALLOC_FL_KEEP_SIZE`."""
+
 
 class Clock:
     """``time_ms()``: wall clock, milliseconds since 1970. ``monotonic()``: seconds, never going back; the same
@@ -77,6 +83,23 @@ class Files:
     unlink: Callable[[str], None] = staticmethod(os.unlink)
     chmod: Callable[[str, int], None] = staticmethod(os.chmod)
     utime: Callable[..., None] = staticmethod(os.utime)  # (path, ns=(accessed, modified))
+
+    def set_aside(self, fd: int, position: int, size: int) -> None:
+        """Have the file system set room aside for ``size`` bytes of a file from a position on; its length stays the
+        same. `ftruncate` gives back what was not used. OSError where there is no such thing, or it is not worth while:
+        XFS does it by itself, and tmpfs would use the memory at once."""
+        import ctypes  # late: few logs grow so quickly
+
+        system = ctypes.CDLL(None, use_errno=True)
+        facts = ctypes.create_string_buffer(_STATFS_BYTES)
+        if sys.platform != "linux" or sys.maxsize < 2**32 or system.fstatfs(ctypes.c_int(fd), facts):
+            raise OSError(errno.EOPNOTSUPP, "only on Linux")
+        if int.from_bytes(facts.raw[:8], sys.byteorder) != _EXT4:
+            raise OSError(errno.EOPNOTSUPP, "only on ext4")
+        position_and_size = ctypes.c_int64(position), ctypes.c_int64(size)
+        if system.fallocate(ctypes.c_int(fd), ctypes.c_int(_KEEP_SIZE), *position_and_size):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
 
     def size(self, fd: int) -> int:
         """Length in bytes of an open file."""

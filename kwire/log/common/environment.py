@@ -87,7 +87,7 @@ class LogEnvironment:
     ) -> LogEnvironment:
         """An environment with a file cache and remover of its own. ``file_budget`` is the number of open segment
         files."""
-        cache, remover = FileCache(doors.files, file_budget), DelayedRemover(doors)
+        cache, remover = FileCache(doors.files, file_budget, makes_room=True), DelayedRemover(doors)
         return cls(doors, cache, remover, on_failure, checkpoint_recovery_point, producer_expiration_ms)
 
     def failure(self, path: str, error: OSError) -> StorageError:

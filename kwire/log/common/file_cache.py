@@ -20,12 +20,23 @@ CLOSED_PER_STEP: Final = 64
 """How many idle files are closed in one turn of the event loop. Their indexes are written: two milliseconds."""
 
 
-class FileCache:
-    """The open files. ``budget`` is how many may stay open; files in use may exceed it."""
+ROOM_BYTES: Final = 16 * 1024 * 1024
+"""Room that is set aside at a time for a file that has grown by as much since the sweep before the last one: by half a
+megabyte a second."""
 
-    def __init__(self, files: Files, budget: int = 512) -> None:
+NEVER: Final = 1 << 63
+"""A position that no file reaches."""
+
+
+class FileCache:
+    """The open files. ``budget`` is how many may stay open; files in use may exceed it. ``sweeps`` counts `sweep`;
+    ``makes_room``: whether files that grow quickly have room set aside, see `LogFile.make_room`."""
+
+    def __init__(self, files: Files, budget: int = 512, *, makes_room: bool = False) -> None:
         self.files = files
         self.budget = budget
+        self.makes_room = makes_room
+        self.sweeps = 0
         self._open: dict[LogFile, None] = {}
 
     @property
@@ -56,6 +67,7 @@ class FileCache:
     def sweep(self) -> Iterator[None]:
         """Close the files not used since the last sweep: an idle partition owns no descriptor. It yields whenever
         `CLOSED_PER_STEP` more are closed."""
+        self.sweeps += 1
         closed = 0
         for file in list(self._open):
             if file.touched:
@@ -100,9 +112,22 @@ class LogFile:
 
     It is the `FileOwner` of the ranges read from it. ``segment`` is told when the cache closes the file because it was
     not used for a while. The file does not keep its segment, which is therefore freed at once when its log drops it.
+
+    ``room_end``: the position at which `make_room` is called before more is written.
     """
 
-    __slots__ = ("_cache", "_close_when_unused", "_segment", "fd", "path", "touched", "users")
+    __slots__ = (
+        "_cache",
+        "_close_when_unused",
+        "_has_room",
+        "_room_sweep",
+        "_segment",
+        "fd",
+        "path",
+        "room_end",
+        "touched",
+        "users",
+    )
 
     def __init__(self, cache: FileCache, path: str, segment: HasFile) -> None:
         self._cache = cache
@@ -112,6 +137,9 @@ class LogFile:
         self.touched = False
         self._segment = weakref.ref(segment)
         self._close_when_unused = False
+        self.room_end = 0
+        self._room_sweep = -1  # the sweep before which the last `ROOM_BYTES` began
+        self._has_room = False
 
     def descriptor(self, *, create: bool = False) -> int:
         """The descriptor; opens the file if it is closed. OSError, also if the file does not exist and ``create`` is
@@ -123,6 +151,34 @@ class LogFile:
             self._cache.opened(self)
         self._close_when_unused = False  # it is used again
         return self.fd
+
+    def make_room(self, size: int) -> None:
+        """The open file has ``size`` bytes, which is ``room_end`` or more: if it grows quickly, have the file system
+        set aside room for the next `ROOM_BYTES`. Without it, ext4 looks up and reserves a block for each page that is
+        written; with it, a batch of 128 KiB takes a fifth less time to write (docs/PERFORMANCE.md)."""
+        cache = self._cache
+        begun, self._room_sweep = self._room_sweep, cache.sweeps
+        self.room_end = size + ROOM_BYTES
+        if not cache.makes_room or begun < 0 or cache.sweeps - begun > 1:
+            return
+        try:
+            cache.files.set_aside(self.fd, size, ROOM_BYTES)
+            self._has_room = True
+        except OSError:  # another file system, or a disk that is nearly full
+            self.room_end = NEVER
+
+    def give_back_room(self) -> None:
+        """Give back the room that was set aside and not used: the file does not grow any more, or not for a while."""
+        if self._has_room and self.fd >= 0:
+            files = self._cache.files
+            try:
+                files.ftruncate(self.fd, files.size(self.fd))
+            except OSError:
+                return  # tried again when the file is closed
+            self._forget_room()
+
+    def _forget_room(self) -> None:
+        self.room_end, self._room_sweep, self._has_room = 0, -1, False
 
     def retain(self) -> None:
         """Keep the file open until `release`."""
@@ -151,6 +207,8 @@ class LogFile:
         self._close_now()
 
     def _close_now(self) -> None:
+        self.give_back_room()
+        self._forget_room()
         fd, self.fd = self.fd, -1
         self._close_when_unused = False
         self._cache.closed(self)

@@ -152,6 +152,7 @@ class Flusher(PartOfLog[LogView]):
             segment.indexes_unsynced = segment.indexes_unsynced and segment is self._log.active
             if segment is not self._log.active:
                 self._sealed.pop(segment, None)
+                segment.file.give_back_room()
         # The log may have been truncated meanwhile: the recovery point must not lie beyond its end.
         self.recovery_point = max(self.recovery_point, min(end_offset, self._log.log_end_offset))
         self._is_named = True

@@ -347,6 +347,8 @@ class LogRecovery:
                     self._files.ftruncate(segment.file.descriptor(), segment.size)
                     # The removed bytes must not be back after a power loss, behind what is appended here now.
                     self._files.fsync(segment.file.descriptor())
+        if intact:  # what was set aside for more (`LogFile.make_room`) is given back
+            self._files.ftruncate(segment.file.descriptor(), end)
         self._complete(segment, intact)
         self._complaints += headers.complaints
         return intact

@@ -116,6 +116,8 @@ class Segment:
         if self.needs_truncation:
             self._files.ftruncate(fd, self.size)
             self.needs_truncation = False
+        if self.size >= file.room_end:
+            file.make_room(self.size)
         try:
             written = self._files.pwrite(fd, data, self.size)
             if written != len(data):
