@@ -189,6 +189,21 @@ def encode_parts(message: Message, version: int, prefix: bytes = b"") -> list[An
     return parts
 
 
+def encode_parts_in_slices(message: Message, version: int, slice_elements: int) -> Generator[None, None, list[Any]]:
+    """`encode_parts`, with a step after every ``slice_elements`` elements of arrays. The message must not change
+    meanwhile."""
+    out: list[Any] = []
+    parts: list[Any] = []
+    for _ in sliced_encoder(message.__class__, version)(message, out, parts, slice_elements):
+        if out:
+            parts.append(b"".join(out))
+            out.clear()
+        yield
+    if out:
+        parts.append(b"".join(out))
+    return parts
+
+
 def decode_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
     """The header at the start of a request frame -> (header, position of the body).
 

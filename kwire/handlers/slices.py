@@ -114,9 +114,16 @@ async def encode_in_slices(context: RequestContext, response: M) -> M:
     return response
 
 
-def keep_encoded(context: RequestContext, body: bytes) -> None:
+async def encode_parts_in_slices(context: RequestContext, response: M) -> M:
+    """`encode_in_slices` for a response with records, which are not copied."""
+    steps = protocol.encode_parts_in_slices(response, context.api_version, SLICE_ELEMENTS)
+    keep_encoded(context, *await in_turns(steps))
+    return response
+
+
+def keep_encoded(context: RequestContext, *parts: Any) -> None:
     """Have the dispatcher send a response whose bytes are known, unless its client is throttled."""
-    context.charged = Unthrottled((body,)) if context.services.quotas.active else [body]
+    context.charged = Unthrottled(parts) if context.services.quotas.active else list(parts)
 
 
 def free_in_slices(*messages: Any) -> None:

@@ -18,6 +18,7 @@ from kwire.cluster.store.keys import PartitionState
 from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.codec.records import Record, build_batch, iter_headers, iter_records
+from kwire.handlers.data.fetch import large, partitions
 
 WAIT_S: Final = 30.0
 REFUSED: Final = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
@@ -298,6 +299,14 @@ def test_a_follower_tells_its_end_only_when_it_is_flushed() -> None:
 @pytest.mark.parametrize("first", [1, 6])
 def test_clusters_with_faults_keep_what_they_promise(first: int) -> None:
     for seed in range(first, first + 5):
+        assert cluster_campaign.run(seed).wrong == [], seed
+
+
+def test_so_do_clusters_whose_every_fetch_is_handled_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partitions, "LARGE_PARTITIONS", 0)
+    monkeypatch.setattr(partitions, "SLICE_PARTITIONS", 1)
+    monkeypatch.setattr(large, "SLICE_PARTITIONS", 1)
+    for seed in range(11, 16):
         assert cluster_campaign.run(seed).wrong == [], seed
 
 

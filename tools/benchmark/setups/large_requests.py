@@ -32,6 +32,7 @@ from kwire.codec.messages.describe_log_dirs_request import DescribeLogDirsReques
 from kwire.codec.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
 from kwire.codec.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
 from kwire.codec.messages.end_txn_request import EndTxnRequest
+from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.codec.messages.find_coordinator_request import FindCoordinatorRequest
 from kwire.codec.messages.init_producer_id_request import InitProducerIdRequest
 from kwire.codec.messages.list_groups_request import ListGroupsRequest
@@ -66,7 +67,15 @@ from kwire.log.common.names import DELETE_DIRECTORY_SUFFIX
 LARGE_TOPICS: Final = 5
 TOPIC: Final = 2
 ALL, READ = 2, 3
-LEADERS_ONLY: Final = ("_offsets", "_producers", "_epochs", "_delete_records", "_produce_expired")
+LEADERS_ONLY: Final = (
+    "_offsets",
+    "_fetch_records",
+    "_fetch_in_session",
+    "_producers",
+    "_epochs",
+    "_delete_records",
+    "_produce_expired",
+)
 """Steps about partitions that one broker alone must lead."""
 COORDINATORS_ONLY: Final = (
     "_find",
@@ -115,6 +124,9 @@ EXPIRED_MS: Final = 400 * 3_600_000
 AT_ONCE: Final = 100
 """Partitions in one Produce request."""
 
+WAIT_MS: Final = 100
+"""How long a Fetch waits for data that does not come."""
+
 TRANSACTIONS: Final = 1000
 TIMED_OUT_MS: Final = 15_000
 """A transaction that takes longer is aborted, with the others that have been begun since the last look (10 s)."""
@@ -146,6 +158,8 @@ class Requests:
             ("Metadata of all with operations", lambda: self._metadata(True)),
             (f"Metadata of {small:,} by id", self._by_id),
             ("ListOffsets of all", self._offsets),
+            ("Fetch of all", self._fetch_records),
+            ("Fetch of all, twice in a session", self._fetch_in_session),
             ("DescribeProducers of all", self._producers),
             ("OffsetForLeaderEpoch of all", self._epochs),
             ("DescribeTopicPartitions, a page", self._page),
@@ -240,6 +254,33 @@ class Requests:
         ]
         response = self._client.call(ListOffsetsRequest(replica_id=-1, topics=topics), 9)
         self._check(each for topic in response.topics for each in topic.partitions)
+
+    def _fetch_records(self) -> None:
+        self._check_fetched(self._client.call(self._fetch_request(-1), 12))
+
+    def _fetch_in_session(self) -> None:
+        opened = self._client.call(self._fetch_request(0), 12)
+        self._check_fetched(opened)
+        again = FetchRequest(max_wait_ms=WAIT_MS, min_bytes=1, session_id=opened.session_id, session_epoch=1)
+        assert not self._client.call(again, 12).error_code
+
+    def _fetch_request(self, session_epoch: int) -> FetchRequest:
+        """All partitions, for which a while is waited."""
+        topics = [
+            FetchTopic(
+                topic=name,
+                partitions=[
+                    FetchPartition(partition=at, fetch_offset=0, partition_max_bytes=1 << 20) for at in range(size)
+                ],
+            )
+            for name, size in self._sizes()
+        ]
+        return FetchRequest(
+            max_wait_ms=WAIT_MS, min_bytes=1, max_bytes=1 << 26, session_epoch=session_epoch, topics=topics
+        )
+
+    def _check_fetched(self, response: Any) -> None:
+        self._check(each for topic in response.responses for each in topic.partitions)
 
     def _delete_records(self) -> None:
         topics = [

@@ -29,17 +29,19 @@ CHECKED_PER_REQUEST: Final = 64
 
 
 class FollowerSession:
-    """The partitions of one follower's session. ``last_fetch`` is the time of its newest request."""
+    """The partitions of one follower's session. ``last_fetch`` is the time of its newest request, ``requests`` how many
+    there have been."""
 
     __slots__ = (
         "_active",
-        "_closed",
         "_partitions",
         "_to_check",
         "_watched",
+        "is_closed",
         "last_fetch",
         "on_change",
         "replica_epoch",
+        "requests",
     )
 
     def __init__(self, partitions: FetchedPartitions) -> None:
@@ -51,7 +53,8 @@ class FollowerSession:
         self.on_change: Callable[[PartitionKey], None] | None = None
         """Called when a partition changes, while a request waits."""
         self.replica_epoch = -1
-        self._closed = False
+        self.requests = 0
+        self.is_closed = False
 
     def to_read(self) -> FetchedPartitions:
         """The partitions that an incremental request reads: the active ones, the least recently read first."""
@@ -69,13 +72,14 @@ class FollowerSession:
 
     def close(self) -> None:
         """The session has ended."""
-        self._closed = True
+        self.is_closed = True
         self.on_change = None
         for key in list(self._watched):
             self._unwatch(key)
 
     def registered(self, replica_epoch: int) -> None:
-        """The follower's broker epoch in a request. After a new registration, all partitions become active."""
+        """A request came, with the follower's broker epoch. After a new registration, all partitions become active."""
+        self.requests += 1
         if replica_epoch != self.replica_epoch:
             self.replica_epoch = replica_epoch
             self._active.update(dict.fromkeys(self._partitions))
@@ -83,7 +87,7 @@ class FollowerSession:
     def watch(self, key: PartitionKey, partition: Partition) -> None:
         """Listen to the changes of a partition."""
         watched = self._watched.get(key)
-        if self._closed or (watched is not None and watched[0] is partition):
+        if self.is_closed or (watched is not None and watched[0] is partition):
             return
         self._unwatch(key)
         callback = partial(self._changed, key)

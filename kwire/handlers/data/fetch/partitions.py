@@ -7,11 +7,12 @@ response contains (`fetch.sessions`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kwire.base.errors import ErrorCode, KafkaError
 from kwire.base.file_range import FileRange
+from kwire.base.futures import at_once
 from kwire.cluster.replication.selector import closest
 from kwire.codec.messages.fetch_request import FetchRequest
 from kwire.codec.messages.fetch_response import (
@@ -32,6 +33,7 @@ from kwire.handlers.data.fetch.consumer_quota import charge, client_bytes_max
 from kwire.handlers.data.fetch.fetched_partition import FetchedPartition, PartitionKey, TopicKey, records_size
 from kwire.handlers.data.fetch.sessions import FetchContext
 from kwire.handlers.partitions import find_partition
+from kwire.handlers.slices import SLICE_PARTITIONS
 from kwire.security.acls.operations import AclOperation, ResourceType
 
 if TYPE_CHECKING:
@@ -44,6 +46,10 @@ _TOPIC: Final = ResourceType.TOPIC
 _NO_EPOCH: Final = EpochEndOffset()
 _NO_LEADER: Final = LeaderIdAndEpoch()
 _NO_SNAPSHOT: Final = SnapshotId()
+
+LARGE_PARTITIONS: Final = 200
+"""A request that reads more partitions is handled in slices."""
+
 _NOT_READ: Final[dict[int, int]] = {
     ErrorCode.UNKNOWN_TOPIC_ID: 1,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: 2,
@@ -71,6 +77,7 @@ class Fetch:
         "_max_wait_ms",
         "_min_bytes",
         "_not_read",
+        "_number",
         "_quota",
         "_rack",
         "_read",
@@ -117,14 +124,27 @@ class Fetch:
         self._size = 0
         self._urgent = False
         self._not_read = False
+        self._number = 0 if self.follower_session is None else self.follower_session.requests
 
     def read_all(self) -> None:
         """Read all partitions; release what an earlier reading gave."""
+        at_once(self.read_in_steps())
+
+    def read_in_steps(self) -> Generator[None, None, None]:
+        """`read_all`, with a step after every `SLICE_PARTITIONS`."""
         if self._read:
             self.release()
         self._size = 0
         self._urgent = not self._fetch_context.known
-        self._read = {key: self._read_one(fetched) for key, fetched in self._fetch_context.partitions.items()}
+        self._read = {}
+        for count, (key, fetched) in enumerate(self._to_read()):
+            if count % SLICE_PARTITIONS == 0 and count:
+                yield
+            self._read[key] = self._read_one(fetched)
+
+    def _to_read(self) -> Sequence[tuple[PartitionKey, FetchedPartition]]:
+        """The partitions to read; those of a session may change between two steps."""
+        return list(self._fetch_context.partitions.items())
 
     def read_again(self, changed: Mapping[PartitionKey, None]) -> None:
         """Read the changed partitions, and those that had data, again; keep the results of the others."""
@@ -149,10 +169,14 @@ class Fetch:
             self._urgent = True
         return fetched, partition, data
 
-    def note_follower(self, broker_epoch: int) -> None:
-        """Note the fetch offsets of a follower, once per request: they are the ends of its logs."""
+    def note_follower(self, broker_epoch: int) -> Generator[None, None, None]:
+        """Note the fetch offsets of a follower, once per request: they are the ends of its logs. A step after every
+        `SLICE_PARTITIONS`."""
         last_fetch = None if self.follower_session is None else self.follower_session.last_fetch
-        for fetched in self._fetch_context.partitions.values():
+        now_ms = int(asyncio.get_running_loop().time() * 1000)
+        for count, (_, fetched) in enumerate(self._to_read()):
+            if count % SLICE_PARTITIONS == 0 and count:
+                yield
             requested = fetched.requested
             try:
                 partition = self._find(fetched)
@@ -170,7 +194,7 @@ class Fetch:
             except KafkaError:
                 continue  # reading fails with the same error, which the response has
         if last_fetch is not None:
-            last_fetch.ms = int(asyncio.get_running_loop().time() * 1000)
+            last_fetch.ms = now_ms
 
     def _find(self, fetched: FetchedPartition) -> Partition:
         if self.is_refused:
@@ -199,10 +223,7 @@ class Fetch:
 
     def _read_partition(self, partition: Partition, fetched: FetchedPartition) -> PartitionData:
         requested = fetched.requested
-        if self._any_replica:
-            partition.require_replica(requested.current_leader_epoch)
-        else:
-            partition.require_leader(requested.current_leader_epoch)
+        self._require_readable(partition, fetched)
         log = partition.log
         data = PartitionData(
             partition_index=fetched.index,
@@ -240,6 +261,13 @@ class Fetch:
         if self._committed_only and result.size:
             data.aborted_transactions = _aborted(partition, requested.fetch_offset, result.size)
         return data
+
+    def _require_readable(self, partition: Partition, fetched: FetchedPartition) -> None:
+        """Raise KafkaError if this broker may not serve the partition to this client."""
+        if self._any_replica:
+            partition.require_replica(fetched.requested.current_leader_epoch)
+        else:
+            partition.require_leader(fetched.requested.current_leader_epoch)
 
     def _is_throttled(self, partition: Partition, quota: ReplicationQuota) -> bool:
         """Whether a throttled follower gets no records now. One in sync always gets them, so that it stays in sync."""
@@ -298,14 +326,47 @@ class Fetch:
         """Whether the response can be sent without waiting for more data."""
         return self._urgent or self._size >= self._min_bytes or self._max_wait_ms <= 0
 
+    @property
+    def is_large(self) -> bool:
+        """Whether it reads so many partitions that it is handled in slices. A consumer whose bytes are charged is not:
+        that depends on the whole response. Nor is a follower without a session, which could not be told from its
+        predecessor (`require_current`)."""
+        if len(self._fetch_context.partitions) <= LARGE_PARTITIONS or self._is_charged:
+            return False
+        return self.follower < 0 or self.follower_session is not None
+
+    def require_current(self) -> None:
+        """FETCH_SESSION_ID_NOT_FOUND if the follower has begun another session, or sent another request in this one,
+        since this request came: what it says about the follower's logs may no longer be true."""
+        session = self.follower_session
+        if session is not None and (session.is_closed or session.requests != self._number):
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+
     def watched(self) -> list[tuple[PartitionKey, Partition]]:
         """The partitions whose appends may complete the response."""
         return [(key, partition) for key, (_, partition, _) in self._read.items() if partition is not None]
+
+    def has_changed(self, key: PartitionKey) -> bool:
+        """Whether a partition that was read would give something else now."""
+        fetched, partition, data = self._read[key]
+        assert partition is not None
+        log = partition.log
+        try:
+            self._require_readable(partition, fetched)
+            return self._find(fetched) is not partition or (
+                (log.high_watermark, log.last_stable_offset) != (data.high_watermark, data.last_stable_offset)
+            )
+        except KafkaError:
+            return True
 
     def response(self) -> FetchResponse:
         """The response: the partitions in the order in which they were read, after them those that were not found or
         may not be read; partitions of one topic that follow each other are in one element. If a quota of the consumer
         is exceeded, it is empty, and the session is as if nothing had been read."""
+        return at_once(self.response_in_steps())
+
+    def response_in_steps(self) -> Generator[None, None, FetchResponse]:
+        """`response`, with a step after every `SLICE_PARTITIONS`."""
         if self._is_charged and (throttle_ms := charge(self._context, self._preview)):
             self.release()
             session_id = self._context.services.fetch_sessions.throttled(self._fetch_context)
@@ -314,7 +375,10 @@ class Fetch:
         response = FetchResponse(session_id=fetch_context.session_id)
         last: TopicKey | None = None
         leaders: dict[int, None] = {}
-        for fetched, partition, data in self._in_order() if self._not_read else self._read.values():
+        ordered = self._in_order() if self._not_read else list(self._read.values())
+        for count, (fetched, partition, data) in enumerate(ordered):
+            if count % SLICE_PARTITIONS == 0 and count:
+                yield
             if partition is not None:
                 metrics = partition.metrics
                 metrics.total_fetch_requests += 1
@@ -338,7 +402,7 @@ class Fetch:
             response.node_endpoints = endpoints(self._context, leaders, NodeEndpoint)
         return response
 
-    def _in_order(self) -> Iterable[tuple[FetchedPartition, Partition | None, PartitionData]]:
+    def _in_order(self) -> Sequence[tuple[FetchedPartition, Partition | None, PartitionData]]:
         return sorted(self._read.values(), key=lambda read: _NOT_READ.get(read[2].error_code, 0))
 
     def _preview(self) -> FetchResponse:
