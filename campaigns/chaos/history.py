@@ -85,7 +85,9 @@ def _add_send(history: History, event: Event) -> None:
         history.unknown[value] = event["partition"]
     elif event["type"] == "ok":
         history.unknown.pop(value, None)
-        history.acked[value] = (event["partition"], event["offset"])
+        # librdkafka knows no offset of a record that waits to be sent again when a later one is acknowledged: a broker
+        # that has the later one has this one, too.
+        history.acked[value] = (event["partition"], -1 if event["offset"] is None else event["offset"])
     elif event["type"] == "fail":
         history.unknown.pop(value, None)
 

@@ -141,6 +141,17 @@ def test_a_good_history_has_no_anomalies() -> None:
     assert check_history(**good()) == []
 
 
+def test_a_record_may_be_acknowledged_without_its_offset() -> None:
+    run = good()
+    sent = [event for event in run["events"] if event["f"] == "send" and event["type"] == "ok"]
+    assert sent
+    for event in sent:
+        event["offset"] = None
+    assert check_history(**run) == []
+    lose(run)
+    assert any(each.startswith("lost write") for each in check_history(**run))
+
+
 @pytest.mark.parametrize("found", DOCTORED)
 def test_the_checks_find_what_is_wrong_with_a_history(found: str) -> None:
     run = good()
