@@ -108,6 +108,7 @@ def _kafka_python(work: Work) -> None:
         producer.init_transactions()
         consumer = KafkaConsumer(work.source, **shared, **reading)
         stack.callback(consumer.close, autocommit=False)
+        consumer.partitions_for_topic(work.source)  # or a leader may assign nothing, and leave it at that
         partition, record = _first(consumer, work.source)
         producer.begin_transaction()
         producer.send(work.target, record.value).get(PATIENCE_S)
