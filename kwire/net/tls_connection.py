@@ -105,6 +105,9 @@ class TlsOutgoing(Outgoing):
                 self._stop_waiting()
                 tls.push()  # the bytes before a range that is read from the disk first
         unsent = tls.unsent
+        if unsent and not (tls.full or self._queue):  # OpenSSL's own messages, when the client has sent close_notify
+            tls.push()
+            unsent = tls.unsent
         if unsent:
             self.size += unsent
             self._ciphertext = unsent

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from campaigns.mutants.tls import MUTANTS
@@ -12,6 +14,11 @@ def test_hostile_streams_find_nothing() -> None:
     counts, failures = campaign.run_seeds(1, 5)
     assert not failures
     assert {each.split(",")[0] for each in counts} == {*campaign.KINDS, "seeds"}
+
+
+def test_messages_that_openssl_has_after_a_close_notify_are_sent_and_not_waited_for() -> None:
+    seed, stream = 7105, 794
+    assert campaign.run_stream(random.Random(seed * campaign.STREAMS + stream))
 
 
 @pytest.mark.parametrize("name", MUTANTS)
