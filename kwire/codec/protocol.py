@@ -165,13 +165,8 @@ def decode_in_slices(
 def encode_in_slices(message: Message, version: int, slice_elements: int) -> Generator[None, None, bytes]:
     """`encode`, with a step after every ``slice_elements`` elements of arrays. The message must not change
     meanwhile."""
-    out: list[Any] = []
-    done: list[bytes] = []
-    for _ in sliced_encoder(message.__class__, version)(message, out, None, slice_elements):
-        done.append(b"".join(out))
-        out.clear()
-        yield
-    return b"".join((*done, *out))
+    parts = yield from encode_parts_in_slices(message, version, slice_elements)
+    return b"".join(parts)
 
 
 def encode_parts(message: Message, version: int, prefix: bytes = b"") -> list[Any]:

@@ -206,15 +206,19 @@ async def open_session(broker: Broker) -> int:
     return response.session_id
 
 
+def with_a_record_each(session: int, **options: Any) -> FetchRequest:
+    """The follower's next request, which says that it has a record of each partition."""
+    ends = dict.fromkeys(range(PARTITIONS), 1)
+    return request(replica_id=FOLLOWER, session_id=session, session_epoch=1, offsets=ends, **options)
+
+
 async def test_a_follower_moves_the_high_watermark_and_learns_of_it(broker: Broker) -> None:
     with_follower(broker)
     for index in range(PARTITIONS):
         append(broker, index)
     with slices_of(1):
         session = await open_session(broker)
-        ends = dict.fromkeys(range(PARTITIONS), 1)
-        moved = request(replica_id=FOLLOWER, session_id=session, session_epoch=1, offsets=ends, max_wait_ms=0)
-        response = await ask(broker, moved)
+        response = await ask(broker, with_a_record_each(session, max_wait_ms=0))
     assert {data.high_watermark for data in response.responses[0].partitions} == {1}
     assert {log_of(broker, index).high_watermark for index in range(PARTITIONS)} == {1}
 
@@ -253,9 +257,7 @@ async def test_a_request_of_an_earlier_session_says_nothing_about_the_follower_a
         append(broker, index)
     with slices_of(1):
         session = await open_session(broker)
-        ends = dict.fromkeys(range(PARTITIONS), 1)
-        asked = request(replica_id=FOLLOWER, session_id=session, session_epoch=1, offsets=ends)
-        old = asyncio.ensure_future(begin(broker, asked)[0])
+        old = asyncio.ensure_future(begin(broker, with_a_record_each(session))[0])
         await turns_of(3)
         await open_session(broker)  # its log was truncated: it has nothing
         with pytest.raises(KafkaError) as failure:

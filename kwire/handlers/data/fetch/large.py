@@ -15,8 +15,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Generator
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
+from kwire.base.futures import in_turns
 from kwire.codec.messages.fetch_request import FetchRequest
 from kwire.codec.messages.fetch_response import FetchResponse
 from kwire.handlers.context import RequestContext
@@ -26,8 +27,6 @@ from kwire.handlers.slices import SLICE_PARTITIONS, encode_parts_in_slices
 
 if TYPE_CHECKING:
     from kwire.cluster.replication.partition import Partition
-
-T = TypeVar("T")
 
 
 def handle(fetch: Fetch, request: FetchRequest, context: RequestContext) -> Coroutine[Any, Any, FetchResponse]:
@@ -59,11 +58,11 @@ class _LargeFetch:
         fetch = self._fetch
         try:
             if fetch.follower >= 0 and not fetch.is_refused:
-                await self._in_turns(fetch.note_follower(replica_epoch))
-            await self._in_turns(fetch.read_in_steps())
+                await in_turns(fetch.note_follower(replica_epoch))
+            await in_turns(fetch.read_in_steps())
             if not fetch.is_enough():
                 await self._wait()
-            response = await self._in_turns(fetch.response_in_steps())
+            response = await in_turns(fetch.response_in_steps())
             await encode_parts_in_slices(context, response)
         except BaseException:  # cancelled, too: the client has gone
             fetch.release()
@@ -77,23 +76,13 @@ class _LargeFetch:
         self._is_hurried = True
         self._wake()
 
-    async def _in_turns(self, steps: Generator[None, None, T]) -> T:
-        while True:
-            self._fetch.require_current()
-            try:
-                next(steps)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            await asyncio.sleep(0)
-
     async def _wait(self) -> None:
         """Return when changed partitions have brought enough, the time has passed, or the client hurries."""
         fetch = self._fetch
         fetch.release()
         end_s = self._loop.time() + self._max_wait_ms / 1000
         if fetch.follower_session is None:
-            await self._in_turns(self._watch_all())
+            await in_turns(self._watch_all())
         while not self._is_hurried and self._loop.time() < end_s:
             if self._changed:
                 self._read_changed()

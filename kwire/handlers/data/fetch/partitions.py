@@ -131,7 +131,7 @@ class Fetch:
         at_once(self.read_in_steps())
 
     def read_in_steps(self) -> Generator[None, None, None]:
-        """`read_all`, with a step after every `SLICE_PARTITIONS`."""
+        """`read_all`, with a step after every `SLICE_PARTITIONS`; see `require_current`."""
         if self._read:
             self.release()
         self._size = 0
@@ -140,6 +140,7 @@ class Fetch:
         for count, (key, fetched) in enumerate(self._to_read()):
             if count % SLICE_PARTITIONS == 0 and count:
                 yield
+                self.require_current()
             self._read[key] = self._read_one(fetched)
 
     def _to_read(self) -> Sequence[tuple[PartitionKey, FetchedPartition]]:
@@ -171,12 +172,13 @@ class Fetch:
 
     def note_follower(self, broker_epoch: int) -> Generator[None, None, None]:
         """Note the fetch offsets of a follower, once per request: they are the ends of its logs. A step after every
-        `SLICE_PARTITIONS`."""
+        `SLICE_PARTITIONS`; see `require_current`."""
         last_fetch = None if self.follower_session is None else self.follower_session.last_fetch
         now_ms = int(asyncio.get_running_loop().time() * 1000)
         for count, (_, fetched) in enumerate(self._to_read()):
             if count % SLICE_PARTITIONS == 0 and count:
                 yield
+                self.require_current()
             requested = fetched.requested
             try:
                 partition = self._find(fetched)
@@ -366,7 +368,7 @@ class Fetch:
         return at_once(self.response_in_steps())
 
     def response_in_steps(self) -> Generator[None, None, FetchResponse]:
-        """`response`, with a step after every `SLICE_PARTITIONS`."""
+        """`response`, with a step after every `SLICE_PARTITIONS`; see `require_current`."""
         if self._is_charged and (throttle_ms := charge(self._context, self._preview)):
             self.release()
             session_id = self._context.services.fetch_sessions.throttled(self._fetch_context)
@@ -379,6 +381,7 @@ class Fetch:
         for count, (fetched, partition, data) in enumerate(ordered):
             if count % SLICE_PARTITIONS == 0 and count:
                 yield
+                self.require_current()
             if partition is not None:
                 metrics = partition.metrics
                 metrics.total_fetch_requests += 1
