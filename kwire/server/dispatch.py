@@ -48,8 +48,9 @@ _pack_throttle = Struct(">i").pack
 
 _THROTTLE_SIZE: Final = 4
 
-GROUPED_BYTES: Final = 4096
-"""Batches up to this size are appended together: for larger ones the write itself costs most."""
+GROUPED_BYTES: Final = 64 * 1024
+"""Batches up to this size are appended together. A file system takes a third less time for 40 KiB than for three times
+16 KiB, and reads them back from larger pieces of its cache. At most one larger batch comes at a time."""
 
 APPENDS_MAX: Final = 64
 """Appends that are put off together; more of them would make the first wait too long."""
@@ -177,7 +178,7 @@ class Dispatcher:
         metrics.record(route.version, int((self._clock() - started) * 1e6), 0)
 
     def _append(self, append: Append) -> None:
-        """Append a batch: a small one together with others of this turn of the loop, before their responses are
+        """Append a batch, together with others of this turn of the loop unless it is large, before their responses are
         sent."""
         appends = self._appends
         if len(append.records) > GROUPED_BYTES or self._quotas.active:

@@ -148,6 +148,16 @@ class BatchHeader(NamedTuple):
             return NO_SEQUENCE
         return sequence_after(self.base_sequence, self.last_offset_delta)
 
+    def continues(self, before: BatchHeader) -> bool:
+        """Whether an idempotent producer's batch directly follows another one that it has sent, neither in a
+        transaction."""
+        return (
+            self.base_sequence == sequence_after(before.base_sequence, before.last_offset_delta + 1)
+            and self.producer_epoch == before.producer_epoch
+            and self.producer_id == before.producer_id
+            and not (self.attributes | before.attributes) & (TRANSACTIONAL_FLAG | CONTROL_FLAG)
+        )
+
     @property
     def delete_horizon_ms(self) -> int | None:
         """When compaction may drop this batch's tombstones and markers (KIP-534); None before it is set."""

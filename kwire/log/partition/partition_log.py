@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import ParamSpec, TypeVar
 
 from kwire.base.doors import Files
@@ -147,7 +147,7 @@ class PartitionLog:
         pack_offsets_into(data, 0, first, header.length, leader_epoch)
         if leader_epoch != self.latest_epoch:
             self._note_epoch(leader_epoch, first)
-        self._write(data, header.length + 12, last, header.max_timestamp)
+        self._write((data,), header.length + 12, last, header.max_timestamp)
         return self._appended(header, data, append_time_ms, first, leader_epoch)
 
     def append_together(self, batches: list[memoryview], *, leader_epoch: int) -> list[AppendInfo | Exception]:
@@ -156,20 +156,22 @@ class PartitionLog:
         fails, all batches in it get its error."""
         results: list[AppendInfo | Exception] = []
         group: list[tuple[int, Accepted]] = []  # the place of its result, and the batch
-        producers: set[int] = set()
+        producers: dict[int, BatchHeader] = {}  # the last batch of each in the group
         for records in batches:
             try:
                 accepted = self._validator.accept(records)
-                producer_id = accepted.header.producer_id
+                header = accepted.header
+                producer_id = header.producer_id
                 if producer_id >= 0:
-                    if producer_id in producers:  # the next batch is checked against the one before
+                    before = producers.get(producer_id)
+                    if before is not None and not header.continues(before):  # it is checked against the one before
                         self._append_group(group, leader_epoch, results)
-                        group, producers = [], set()
-                    duplicate = self.producer_state.check(accepted.header, Origin.CLIENT)
+                        group, producers, before = [], {}, None
+                    duplicate = self.producer_state.check(header, Origin.CLIENT) if before is None else None
                     if duplicate is not None:
                         results.append(self._duplicate(duplicate, leader_epoch))
                         continue
-                    producers.add(producer_id)
+                    producers[producer_id] = header
             except Exception as error:
                 results.append(as_value(error))
                 continue
@@ -181,10 +183,10 @@ class PartitionLog:
     def _append_group(
         self, group: list[tuple[int, Accepted]], leader_epoch: int, results: list[AppendInfo | Exception]
     ) -> None:
-        """Append checked batches of different producers with one write, or one by one if the log has to roll."""
+        """Append checked batches with one write, or one by one up to the first failure if the log has to roll."""
         if not group:
             return
-        parts, offset, latest = [], self.log_end_offset, -1
+        parts, size, offset, latest = [], 0, self.log_end_offset, -1
         for _, (header, part, _) in group:
             pack_offsets_into(part, 0, offset, header.length, leader_epoch)
             offset += header.last_offset_delta + 1
@@ -192,19 +194,22 @@ class PartitionLog:
             if timestamp > latest:  # noqa: PLR1730 (max() costs twice as much)
                 latest = timestamp
             parts.append(part)
-        data = b"".join(parts)
+            size += header.length + 12
         try:
             if leader_epoch != self.latest_epoch:
                 self._note_epoch(leader_epoch, self.log_end_offset)
-            if len(group) > 1 and self._must_roll(len(data), offset - 1, latest):
-                for each in group:
-                    self._append_group([each], leader_epoch, results)
+            if len(group) > 1 and self._must_roll(size, offset - 1, latest):
+                for at, (place, _) in enumerate(group):
+                    self._append_group(group[at : at + 1], leader_epoch, results)
+                    if isinstance(failure := results[place], Exception):
+                        raise failure
                 return
-            self._write(data, len(data), offset - 1, latest)
+            self._write(parts, size, offset - 1, latest)
         except (KafkaError, OSError) as error:
             failure = self._env.failure(self.directory, error) if isinstance(error, OSError) else error
             for place, _ in group:
-                results[place] = failure
+                if results[place] is _NOT_APPENDED:
+                    results[place] = failure
             return
         self._group_appended(group, leader_epoch, results)
 
@@ -313,7 +318,7 @@ class PartitionLog:
             part = view[position : position + header.size]
             if header.partition_leader_epoch != self.latest_epoch:
                 self._note_epoch(header.partition_leader_epoch, header.base_offset)
-            self._write(part, header.size, header.last_offset, header.max_timestamp)
+            self._write((part,), header.size, header.last_offset, header.max_timestamp)
             self._commit(header, part, header.base_offset, header.last_offset, self.active.size)
             position += header.size
         return AppendInfo(
@@ -325,13 +330,12 @@ class PartitionLog:
             max_timestamp_ms=max(header.max_timestamp for header in headers),
         )
 
-    def _write(self, data: Records, size: int, last: int, max_timestamp: int) -> None:
-        """Write a batch at the end of the active segment; roll before if it is time.
-        KafkaError(KAFKA_STORAGE_ERROR)."""
+    def _write(self, parts: Sequence[Records], size: int, last: int, max_timestamp: int) -> None:
+        """Write batches at the end; roll before if it is time. KafkaError(KAFKA_STORAGE_ERROR)."""
         try:
             if self._must_roll(size, last, max_timestamp):
                 self.roll()
-            self.active.write(data)
+            self.active.write(parts, size)
         except OSError as error:
             raise self._env.failure(self.directory, error) from error
 

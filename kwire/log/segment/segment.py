@@ -24,6 +24,9 @@ POSITION_MAX = 0x7FFFFFFF
 SMALL_READ = 16 * 1024
 """Up to this many bytes are read into memory: for so few, a copy is cheaper than a `sendfile` call."""
 
+JOINED_BYTES = 8 * 1024
+"""Batches that are written together are joined up to this size: a copy costs less than to name each to the system."""
+
 TAIL_BATCHES = 64
 """How many of the last appended batches have their positions in memory, for consumers at the end of the log."""
 
@@ -100,7 +103,7 @@ class Segment:
     def append(self, data: bytes | bytearray | memoryview, headers: Sequence[BatchHeader], index_interval: int) -> None:
         """Append batches with final offsets and account for them. ``headers`` are those in ``data``. After an OSError
         nothing is appended."""
-        self.write(data)
+        self.write((data,), len(data))
         position = self.size
         for header in headers:
             size = header.length + 12
@@ -108,8 +111,9 @@ class Segment:
             self.note_batch(header.base_offset, last_offset, header.max_timestamp, position, size, index_interval)
             position += size
 
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Write bytes at the end of the file, all or none; `note_batch` accounts for them. OSError."""
+    def write(self, parts: Sequence[bytes | bytearray | memoryview], size: int) -> None:
+        """Write ``size`` bytes at the end of the file with one call, all or none; `note_batch` accounts for them.
+        OSError."""
         file = self.file
         file.touched = True
         fd = file.fd if file.fd >= 0 else file.descriptor()
@@ -119,9 +123,12 @@ class Segment:
         if self.size >= file.room_end:
             file.make_room(self.size)
         try:
-            written = self._files.pwrite(fd, data, self.size)
-            if written != len(data):
-                self._write_rest(fd, memoryview(data), written)
+            if len(parts) > 1 and size > JOINED_BYTES:
+                written = self._files.pwritev(fd, parts, self.size)
+            else:
+                written = self._files.pwrite(fd, parts[0] if len(parts) == 1 else b"".join(parts), self.size)
+            if written != size:
+                self._write_rest(fd, memoryview(b"".join(parts)), written)
         except OSError:
             self._roll_back(fd)
             raise
