@@ -96,7 +96,6 @@ class TlsSocket:
         "_ended",
         "_incoming",
         "_object",
-        "_outgoing",
         "_read",
         "_received",
         "_socket",
@@ -106,6 +105,7 @@ class TlsSocket:
         "_write",
         "failure",
         "full",
+        "output",
         "pending",
     )
 
@@ -124,9 +124,9 @@ class TlsSocket:
         self._socket_sendmsg = sock.sendmsg
         self._received = buffers.received
         self._incoming = ssl.MemoryBIO()
-        self._outgoing = ssl.MemoryBIO()
+        self.output = ssl.MemoryBIO()
         # CPython's own object: saves a Python call for each record. Its methods are those that `SSLObject` calls.
-        self._object = _ssl_object(context, self._incoming, self._outgoing, server_side, server_hostname)
+        self._object = _ssl_object(context, self._incoming, self.output, server_side, server_hostname)
         self._read: Callable[[int, Any], int] = self._object.read
         self._write: Callable[[Any], int] = self._object.write
         self._chunks: list[bytes | memoryview] = []  # ciphertext that was taken from OpenSSL and is not sent
@@ -223,7 +223,7 @@ class TlsSocket:
                     filled += self._decrypt(buffer[filled:] if filled else buffer, fed)
                 else:
                     filled = self._decrypt_pieces(received[:count], buffer, filled)
-        if self._outgoing.pending and not self._ended and not self.push() and self.unsent > UNSENT_LIMIT:
+        if self.output.pending and not self._ended and not self.push() and self.unsent > UNSENT_LIMIT:
             raise TlsError("the peer does not read")
         if not filled and not self._ended:
             raise BlockingIOError(errno.EAGAIN, "no whole record")
@@ -298,8 +298,8 @@ class TlsSocket:
         for piece in _pieces(buffers):
             self._encrypt(piece)
             taken += len(piece)
-            if self._outgoing.pending >= PIECE_BYTES:
-                self._chunks.append(self._outgoing.read())
+            if self.output.pending >= PIECE_BYTES:
+                self._chunks.append(self.output.read())
                 if len(self._chunks) * PIECE_BYTES >= SEND_BYTES and (not self.push() or taken >= TAKEN_MAX):
                     return taken
         if not flags:
@@ -322,12 +322,12 @@ class TlsSocket:
     @property
     def unsent(self) -> int:
         """Bytes of ciphertext that are unsent."""
-        return (sum(map(len, self._chunks)) if self._chunks else 0) + self._outgoing.pending
+        return (sum(map(len, self._chunks)) if self._chunks else 0) + self.output.pending
 
     def push(self) -> bool:
         """Send ciphertext. Returns whether all of it is sent: otherwise the socket is ``full``. OSError."""
         if not self._chunks and not self.full:  # the usual case
-            data = self._outgoing.read()
+            data = self.output.read()
             if not data:
                 return True
             try:
@@ -344,8 +344,8 @@ class TlsSocket:
     def _push_chunks(self) -> bool:
         """`push` if ciphertext was collected before."""
         chunks = self._chunks
-        if self._outgoing.pending:
-            chunks.append(self._outgoing.read())
+        if self.output.pending:
+            chunks.append(self.output.read())
         self.full = True
         try:
             sent = self._socket_sendmsg(chunks)

@@ -20,7 +20,7 @@ from kwire.base.doors import WOULD_BLOCK
 from kwire.net.connection import Connection
 from kwire.net.handshake_records import HandshakeRecords, InvalidHandshake
 from kwire.net.outgoing import Outgoing
-from kwire.net.tls import TAKEN_MAX, UNEXPECTED_MESSAGE, RecordBuffers, TlsError, TlsSocket
+from kwire.net.tls import RECORD_BYTES, TAKEN_MAX, UNEXPECTED_MESSAGE, RecordBuffers, TlsError, TlsSocket
 
 if TYPE_CHECKING:
     import asyncio
@@ -96,14 +96,19 @@ class TlsOutgoing(Outgoing):
         """Send what the socket accepts now. Returns whether anything was sent. OSError if the connection is closed."""
         tls = self._tls
         before = self.size
-        self.size -= self._ciphertext
-        self._ciphertext = 0
-        self._range_left = TAKEN_MAX
-        if not tls.full or tls.push():
-            Outgoing.flush(self)
-            if self._reading is not None:
-                self._stop_waiting()
-                tls.push()  # the bytes before a range that is read from the disk first
+        if not (self._waiting or tls.full or before > RECORD_BYTES) and self._send_record():
+            self.size = 0
+            if not (tls.full or tls.output.pending):
+                return before > 0
+        else:
+            self.size -= self._ciphertext
+            self._ciphertext = 0
+            self._range_left = TAKEN_MAX
+            if not tls.full or tls.push():
+                Outgoing.flush(self)
+                if self._reading is not None:
+                    self._stop_waiting()
+                    tls.push()  # the bytes before a range that is read from the disk first
         unsent = tls.unsent
         if unsent and not (tls.full or self._queue):  # OpenSSL's own messages, when the client has sent close_notify
             tls.push()
@@ -113,6 +118,18 @@ class TlsOutgoing(Outgoing):
             self._ciphertext = unsent
             self._wait()
         return self.size != before
+
+    def _send_record(self) -> bool:
+        """Send all that is queued as one record, the usual case. Returns whether it was done."""
+        queue = self._queue
+        try:
+            data = b"".join(queue)  # type: ignore[arg-type]
+        except TypeError:  # a file range
+            return False
+        queue.clear()
+        if data:
+            self._tls.send(data)
+        return True
 
     def _send_range(self, part: FileRange) -> bool:
         """Send the range at the front. Returns whether all of it is sent."""

@@ -37,10 +37,10 @@ class Writes(Files):
         size, self.short = self.short or size, 0
         return size
 
-    def pwrite(self, fd: int, data: Any, offset: int) -> int:  # type: ignore[override]
+    def pwrite(self, fd: int, data: Any, offset: int) -> int:
         return Files.pwrite(fd, bytes(data)[: self._note(len(data))], offset)
 
-    def pwritev(self, fd: int, buffers: Any, offset: int) -> int:  # type: ignore[override]
+    def pwritev(self, fd: int, buffers: Any, offset: int) -> int:
         data = b"".join(buffers)
         return Files.pwrite(fd, data[: self._note(len(data))], offset)
 
