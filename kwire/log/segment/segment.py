@@ -123,10 +123,12 @@ class Segment:
         if self.size >= file.room_end:
             file.make_room(self.size)
         try:
-            if len(parts) > 1 and size > JOINED_BYTES:
-                written = self._files.pwritev(fd, parts, self.size)
+            if len(parts) == 1:
+                written = self._files.pwrite(fd, parts[0], self.size)
+            elif size <= JOINED_BYTES:
+                written = self._files.pwrite(fd, b"".join(parts), self.size)
             else:
-                written = self._files.pwrite(fd, parts[0] if len(parts) == 1 else b"".join(parts), self.size)
+                written = self._files.pwritev(fd, parts, self.size)
             if written != size:
                 self._write_rest(fd, memoryview(b"".join(parts)), written)
         except OSError:
