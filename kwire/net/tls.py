@@ -89,7 +89,8 @@ class RecordBuffers:
 
 class TlsSocket:
     """A TLS socket. ``pending``: `recv_into` returns more at once. ``full``: the socket has not accepted all ciphertext
-    (`push`). ``failure``: the reason for which OpenSSL accepts no further call; None if there is none."""
+    (`push`). ``output``: what OpenSSL wants to send. ``failure``: the reason for which OpenSSL accepts no further call;
+    None if there is none."""
 
     __slots__ = (
         "_chunks",
