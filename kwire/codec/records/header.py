@@ -152,7 +152,7 @@ class BatchHeader(NamedTuple):
         """Whether an idempotent producer's batch directly follows another one that it has sent, neither in a
         transaction."""
         return (
-            self.base_sequence == sequence_after(before.base_sequence, before.last_offset_delta + 1)
+            self.base_sequence == sequence_after(before.last_sequence, 1)
             and self.producer_epoch == before.producer_epoch
             and self.producer_id == before.producer_id
             and not (self.attributes | before.attributes) & (TRANSACTIONAL_FLAG | CONTROL_FLAG)

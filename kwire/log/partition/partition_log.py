@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import ParamSpec, TypeVar
 
 from kwire.base.doors import Files
@@ -147,7 +147,7 @@ class PartitionLog:
         pack_offsets_into(data, 0, first, header.length, leader_epoch)
         if leader_epoch != self.latest_epoch:
             self._note_epoch(leader_epoch, first)
-        self._write((data,), header.length + 12, last, header.max_timestamp)
+        self._write(data, header.length + 12, last, header.max_timestamp)
         return self._appended(header, data, append_time_ms, first, leader_epoch)
 
     def append_together(self, batches: list[memoryview], *, leader_epoch: int) -> list[AppendInfo | Exception]:
@@ -177,34 +177,34 @@ class PartitionLog:
                 continue
             group.append((len(results), accepted))
             results.append(_NOT_APPENDED)
-        self._append_group(group, leader_epoch, results)
+        if group:
+            self._append_group(group, leader_epoch, results)
         return results
 
     def _append_group(
         self, group: list[tuple[int, Accepted]], leader_epoch: int, results: list[AppendInfo | Exception]
     ) -> None:
         """Append checked batches with one write, or one by one up to the first failure if the log has to roll."""
-        if not group:
-            return
         parts, size, offset, latest = [], 0, self.log_end_offset, -1
         for _, (header, part, _) in group:
             pack_offsets_into(part, 0, offset, header.length, leader_epoch)
             offset += header.last_offset_delta + 1
-            timestamp = header.max_timestamp
-            if timestamp > latest:  # noqa: PLR1730 (max() costs twice as much)
-                latest = timestamp
+            if header.max_timestamp > latest:  # noqa: PLR1730 (max() costs twice as much)
+                latest = header.max_timestamp
             parts.append(part)
             size += header.length + 12
         try:
             if leader_epoch != self.latest_epoch:
                 self._note_epoch(leader_epoch, self.log_end_offset)
-            if len(group) > 1 and self._must_roll(size, offset - 1, latest):
-                for at, (place, _) in enumerate(group):
-                    self._append_group(group[at : at + 1], leader_epoch, results)
-                    if isinstance(failure := results[place], Exception):
-                        raise failure
-                return
-            self._write(parts, size, offset - 1, latest)
+            if self._must_roll(size, offset - 1, latest, len(group)):
+                if len(group) > 1:
+                    for at, (place, _) in enumerate(group):
+                        self._append_group(group[at : at + 1], leader_epoch, results)
+                        if isinstance(failure := results[place], Exception):
+                            raise failure
+                    return
+                self.roll()
+            self.active.write(parts, size)
         except (KafkaError, OSError) as error:
             failure = self._env.failure(self.directory, error) if isinstance(error, OSError) else error
             for place, _ in group:
@@ -318,7 +318,7 @@ class PartitionLog:
             part = view[position : position + header.size]
             if header.partition_leader_epoch != self.latest_epoch:
                 self._note_epoch(header.partition_leader_epoch, header.base_offset)
-            self._write((part,), header.size, header.last_offset, header.max_timestamp)
+            self._write(part, header.size, header.last_offset, header.max_timestamp)
             self._commit(header, part, header.base_offset, header.last_offset, self.active.size)
             position += header.size
         return AppendInfo(
@@ -330,19 +330,19 @@ class PartitionLog:
             max_timestamp_ms=max(header.max_timestamp for header in headers),
         )
 
-    def _write(self, parts: Sequence[Records], size: int, last: int, max_timestamp: int) -> None:
-        """Write batches at the end; roll before if it is time. KafkaError(KAFKA_STORAGE_ERROR)."""
+    def _write(self, data: Records, size: int, last: int, max_timestamp: int) -> None:
+        """Write a batch at the end; roll before if it is time. KafkaError(KAFKA_STORAGE_ERROR)."""
         try:
             if self._must_roll(size, last, max_timestamp):
                 self.roll()
-            self.active.write(parts, size)
+            self.active.write((data,), size)
         except OSError as error:
             raise self._env.failure(self.directory, error) from error
 
-    def _must_roll(self, size: int, last: int, max_timestamp: int) -> bool:
+    def _must_roll(self, size: int, last: int, max_timestamp: int, batches: int = 1) -> bool:
         """Whether so many bytes up to an offset belong into a new segment. OSError."""
         segment = self.active
-        return segment.must_roll(size, last, self._segment_bytes, self._index_entries) or bool(
+        return segment.must_roll(size, last, self._segment_bytes, self._index_entries, batches) or bool(
             segment.size and segment.age_ms(self._clock_ms, max_timestamp) > self._roll_age_ms
         )
 

@@ -186,17 +186,23 @@ class Segment:
 
     # -- rolling -------------------------------------------------------------------------------------------------------
 
-    def must_roll(self, size: int, last_offset: int, max_bytes: int, max_entries: int) -> bool:
-        """Whether a batch does not fit: by bytes, by its relative offset (int32), or because an index is full."""
+    def must_roll(self, size: int, last_offset: int, max_bytes: int, max_entries: int, batches: int = 1) -> bool:
+        """Whether batches do not fit: by bytes, by their relative offset (int32), or because an index is full, or may
+        be before the last of several."""
         return (
             self.size > max_bytes - size
             or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
-            or (self._index_grew and self._index_is_full(max_entries))
+            or ((self._index_grew or batches > 1) and self._index_is_full(max_entries, batches - 1))
         )
 
-    def _index_is_full(self, max_entries: int) -> bool:
-        self._index_grew = False  # checked once per entry, not per batch
-        return len(self.index.data) >= max_entries * 8 or len(self.time_index.data) >= (max_entries * 8 // 12 - 1) * 12
+    def _index_is_full(self, max_entries: int, before: int) -> bool:
+        """Whether an index is full once ``before`` batches have been appended, each with an entry."""
+        full = (
+            len(self.index.data) >= (max_entries - before) * 8
+            or len(self.time_index.data) >= (max_entries * 8 // 12 - 1 - before) * 12
+        )
+        self._index_grew = full  # checked once per entry, not per batch
+        return full
 
     def age_ms(self, now_ms: Callable[[], int], max_timestamp: int) -> int:
         """The segment's age when a batch with this timestamp comes: by the records' timestamps if they have any, else

@@ -129,14 +129,15 @@ def spoilt(data: bytearray) -> bytearray:
     return data
 
 
+@pytest.mark.parametrize("index_bytes", [LogConfig().segment_index_bytes, 24])
 @pytest.mark.parametrize("seed", range(30))
-def test_outcomes_are_those_of_one_append_after_the_other(tmp_path: Path, seed: int) -> None:
+def test_outcomes_are_those_of_one_append_after_the_other(tmp_path: Path, seed: int, index_bytes: int) -> None:
     random = Random(seed)
-    config = LogConfig(segment_bytes=100_000)
+    config = LogConfig(segment_bytes=100_000, segment_index_bytes=index_bytes)
     logs = [open_log(tmp_path / "a", config), open_log(tmp_path / "b", config)]
     following = {7: 0, 8: MAX_SEQUENCE - 5, -1: -1}
     for _ in range(20):
-        made: list[tuple[int, int, int, int, int, bool]] = []
+        batches = []
         for _ in range(random.randint(1, 6)):
             producer, count = random.choice([7, 7, 7, 8, -1]), random.randint(1, 3)
             sequence = following[producer]
@@ -145,18 +146,11 @@ def test_outcomes_are_those_of_one_append_after_the_other(tmp_path: Path, seed: 
                 sequence = (sequence + slip) & MAX_SEQUENCE
                 if not slip:
                     following[producer] = (sequence + count) & MAX_SEQUENCE
-            made.append((sequence, count, producer, 0 if producer >= 0 else -1, random.choice([10, 9000]), False))
+            epoch, size = min(producer, 0), random.choice([10, 9000])
+            batches.append(of_producer(sequence, count, producer=producer, epoch=epoch, size=size))
         if random.random() < 0.2:
-            made[random.randrange(len(made))] = (*made[0][:5], True)
-        batches = [
-            [
-                spoilt(each) if is_spoilt else each
-                for *facts, is_spoilt in made
-                for each in [of_producer(*facts[:2], producer=facts[2], epoch=facts[3], size=facts[4])]
-            ]
-            for _ in logs
-        ]
-        assert together(logs[0], *batches[0]) == one_by_one(logs[1], *batches[1])
+            spoilt(random.choice(batches))
+        assert together(logs[0], *map(bytearray, batches)) == one_by_one(logs[1], *batches)
     for log in logs:
         log.advance_high_watermark(log.log_end_offset)
     assert read_all(logs[0]) == read_all(logs[1])
