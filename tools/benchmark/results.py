@@ -203,7 +203,7 @@ def _row(line: Line) -> str:
 _SECURED_CELLS = tuple((kind, fact) for kind in KINDS for fact in ("cpu_plain_us", "cpu_tls_us", "cpu_added_us"))
 _SECURED_NAMES = ("kwire:", "TLS", "adds", "Kafka:", "TLS", "adds", "rate:", "Kafka")
 _SECURED_HEAD = (
-    "  The best passes, for one unit: CPU without TLS, with TLS, and what TLS adds; rate: units a second with TLS\n"
+    "  Medians for one unit: CPU without TLS, with TLS, and what TLS adds; rate: units a second with TLS\n"
     f"{'':46}" + " ".join(f"{name:>10}" for name in _SECURED_NAMES)
 )
 

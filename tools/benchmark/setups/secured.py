@@ -47,9 +47,8 @@ class SecuredTarget(Target):
 
 def compared(units: float, work: Callable[[int], dict[str, Any]], tls: int = TLS_1_3) -> Facts:
     """Run ``work(tls)`` and ``work(0)`` in turns, after a pass of each that does not count; ``units``: MB, requests or
-    connections in one pass. ``cpu_plain_us`` and ``cpu_tls_us`` are the least for a unit, ``cpu_added_us`` is their
-    difference, and ``rate`` and ``plain_rate`` are the most units a second: what else a machine does, and where a host
-    of virtual machines puts its processors, only ever adds to the time (up to a half, from one pass to the next)."""
+    connections in one pass. ``cpu_plain_us``, ``cpu_tls_us`` and ``cpu_added_us`` are the medians for a unit, and
+    ``rate`` and ``plain_rate`` units a second."""
     costs: dict[int, list[float]] = {0: [], tls: []}
     seconds: dict[int, list[float]] = {0: [], tls: []}
     for number in range(PASSES + 1):
@@ -58,13 +57,13 @@ def compared(units: float, work: Callable[[int], dict[str, Any]], tls: int = TLS
             if number:
                 costs[each].append(result["cpu_s"] / units * 1e6)
                 seconds[each].append(max(result["send_s"], result["read_s"]))
-    plain, secured = min(costs[0]), min(costs[tls])
+    added = [secured - plain for secured, plain in zip(costs[tls], costs[0], strict=True)]
     return {
-        "rate": units / min(seconds[tls]),
-        "plain_rate": units / min(seconds[0]),
-        "cpu_plain_us": plain,
-        COST: secured,
-        ADDED: secured - plain,
+        "rate": units / statistics.median(seconds[tls]),
+        "plain_rate": units / statistics.median(seconds[0]),
+        "cpu_plain_us": statistics.median(costs[0]),
+        COST: statistics.median(costs[tls]),
+        ADDED: statistics.median(added),
     }
 
 
