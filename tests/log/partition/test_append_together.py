@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -45,9 +45,26 @@ class Writes(Files):
         return Files.pwrite(fd, data[: self._note(len(data))], offset)
 
 
-def log_on(path: Path, files: Writes, config: LogConfig | None = None) -> PartitionLog:
+Logs = Callable[..., PartitionLog]
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Iterator[Logs]:
+    """Opens logs, each in a directory of its own, and closes them: other tests of the process need descriptors, too."""
+    opened: list[PartitionLog] = []
+
+    def make(config: LogConfig | None = None, **how: Any) -> PartitionLog:
+        opened.append(open_log(tmp_path / str(len(opened)), config, **how))
+        return opened[-1]
+
+    yield make
+    for each in opened:
+        each.release()
+
+
+def log_on(logs: Logs, files: Writes, config: LogConfig | None = None) -> PartitionLog:
     """A log with one record, whose later writes are noted."""
-    log = open_log(path, config, env=LogEnvironment.create(Doors(files=files)))
+    log = logs(config, env=LogEnvironment.create(Doors(files=files)))
     append(log, size=9000)
     files.sizes.clear()
     return log
@@ -77,9 +94,9 @@ def one_by_one(log: PartitionLog, *batches: bytearray) -> list[Any]:
     return found
 
 
-def test_batches_of_one_producer_are_one_write(tmp_path: Path) -> None:
+def test_batches_of_one_producer_are_one_write(logs: Logs) -> None:
     files = Writes()
-    log = log_on(tmp_path, files)
+    log = log_on(logs, files)
     batches = [of_producer(0, 3), of_producer(3), of_producer(4, 2)]
     assert together(log, *batches) == [(1, 3), (4, 4), (5, 6)]
     assert files.sizes == [sum(map(len, batches))] and files.sizes[0] > JOINED_BYTES
@@ -88,9 +105,9 @@ def test_batches_of_one_producer_are_one_write(tmp_path: Path) -> None:
     assert [base for base, _ in read_all(log)] == [0, 1, 4, 5, 7, 8]
 
 
-def test_sequences_of_one_producer_wrap_within_a_write(tmp_path: Path) -> None:
+def test_sequences_of_one_producer_wrap_within_a_write(logs: Logs) -> None:
     files = Writes()
-    log = log_on(tmp_path, files)
+    log = log_on(logs, files)
     assert together(log, of_producer(MAX_SEQUENCE - 1, 2), of_producer(0)) == [(1, 2), (3, 3)]
     assert len(files.sizes) == 1
 
@@ -118,10 +135,10 @@ def test_sequences_of_one_producer_wrap_within_a_write(tmp_path: Path) -> None:
     ],
 )
 def test_batches_that_do_not_follow_each_other_are_checked(
-    tmp_path: Path, batches: Callable[[], list[bytearray]], expected: list[Any]
+    logs: Logs, batches: Callable[[], list[bytearray]], expected: list[Any]
 ) -> None:
-    assert together(open_log(tmp_path / "a"), *batches()) == expected
-    assert one_by_one(open_log(tmp_path / "b"), *batches()) == expected
+    assert together(logs(), *batches()) == expected
+    assert one_by_one(logs(), *batches()) == expected
 
 
 def spoilt(data: bytearray) -> bytearray:
@@ -131,10 +148,10 @@ def spoilt(data: bytearray) -> bytearray:
 
 @pytest.mark.parametrize("index_bytes", [LogConfig().segment_index_bytes, 24])
 @pytest.mark.parametrize("seed", range(30))
-def test_outcomes_are_those_of_one_append_after_the_other(tmp_path: Path, seed: int, index_bytes: int) -> None:
+def test_outcomes_are_those_of_one_append_after_the_other(logs: Logs, seed: int, index_bytes: int) -> None:
     random = Random(seed)
     config = LogConfig(segment_bytes=100_000, segment_index_bytes=index_bytes)
-    logs = [open_log(tmp_path / "a", config), open_log(tmp_path / "b", config)]
+    grouped, single = logs(config), logs(config)
     following = {7: 0, 8: MAX_SEQUENCE - 5, -1: -1}
     for _ in range(20):
         batches = []
@@ -150,18 +167,18 @@ def test_outcomes_are_those_of_one_append_after_the_other(tmp_path: Path, seed: 
             batches.append(of_producer(sequence, count, producer=producer, epoch=epoch, size=size))
         if random.random() < 0.2:
             spoilt(random.choice(batches))
-        assert together(logs[0], *map(bytearray, batches)) == one_by_one(logs[1], *batches)
-    for log in logs:
+        assert together(grouped, *map(bytearray, batches)) == one_by_one(single, *batches)
+    for log in (grouped, single):
         log.advance_high_watermark(log.log_end_offset)
-    assert read_all(logs[0]) == read_all(logs[1])
-    assert len(logs[0].segments) == len(logs[1].segments) > 1
-    for first, second in zip(logs[0].segments, logs[1].segments, strict=True):
+    assert read_all(grouped) == read_all(single)
+    assert len(grouped.segments) == len(single.segments) > 1
+    for first, second in zip(grouped.segments, single.segments, strict=True):
         assert first.size == second.size and first.index.data == second.index.data
 
 
-def test_nothing_follows_a_batch_that_failed_when_the_log_rolled(tmp_path: Path) -> None:
+def test_nothing_follows_a_batch_that_failed_when_the_log_rolled(logs: Logs) -> None:
     files = Writes()
-    log = log_on(tmp_path, files, LogConfig(segment_bytes=20_000))
+    log = log_on(logs, files, LogConfig(segment_bytes=20_000))
     files.failing = frozenset([1])
     assert together(log, *(of_producer(each, size=9000) for each in range(3))) == [
         (1, 1),
@@ -171,10 +188,10 @@ def test_nothing_follows_a_batch_that_failed_when_the_log_rolled(tmp_path: Path)
     assert log.log_end_offset == 2
 
 
-def test_a_short_write_is_completed(tmp_path: Path) -> None:
+def test_a_short_write_is_completed(logs: Logs) -> None:
     for short in (1, 6000, 12_000):
         files = Writes()
-        log = log_on(tmp_path / str(short), files)
+        log = log_on(logs, files)
         files.short = short
         assert together(log, of_producer(0), of_producer(1), of_producer(2)) == [(1, 1), (2, 2), (3, 3)]
         assert len(files.sizes) == 2
