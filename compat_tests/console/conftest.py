@@ -98,5 +98,6 @@ def page(chromium: Browser) -> Iterator[Page]:
     made.on("dialog", lambda dialog: faults.append(dialog.message))
     made.on("console", lambda each: faults.append(each.text) if "Content Security Policy" in each.text else None)
     yield made
+    print(made.url, made.locator("body").inner_text(), sep="\n")  # pytest shows it when the test has failed
     context.close()
     assert faults == []

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 class Call(NamedTuple):
     """A request. ``path``: the parts of its path by name; ``body``: its JSON, None without one. ``timeout_s``: for what
-    the cluster does itself. ``decoder``: for messages, if the cluster has a registry."""
+    the cluster does itself, and for reading messages to show. ``decoder``: for messages, if the cluster has a
+    registry."""
 
     path: Mapping[str, str]
     query: Mapping[str, str]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64decode
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
@@ -15,6 +18,7 @@ from harness.console.in_process import TIMEOUT_S, broker, console, write
 from kwire.cli.connection.cluster import Cluster
 from kwire.cli.records.writing.encoding import Rows
 from kwire.codec.messages.fetch_request import FetchRequest
+from kwire.console.records import pages
 from kwire.console.records.tailing import INTERVAL_S
 
 
@@ -61,6 +65,22 @@ async def test_pages_go_on_from_where_they_ended(tmp_path: Path) -> None:
         assert (texts(before), before["first"]) == (["3", "4", "5", "6"], {"0": 3, "1": 0})
         assert texts((await client.get("/api/topics/t/messages?from=8&partition=0")).json()) == ["8", "9"]
         assert texts((await client.get("/api/topics/t/messages?from=latest")).json()) == []
+
+
+async def test_a_page_waits_as_long_as_the_console_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[float] = []
+
+    @asynccontextmanager
+    async def over(limit_s: float) -> AsyncGenerator[None]:
+        limits.append(limit_s)
+        yield
+        raise TimeoutError
+
+    async with broker(tmp_path) as bootstrap, console(bootstrap, timeout_s=TIMEOUT_S) as client:
+        await write(bootstrap, "t", 0, Rows([b"1", b"2"]))
+        monkeypatch.setattr(pages, "asyncio", SimpleNamespace(timeout=over, sleep=asyncio.sleep))
+        page = (await client.get("/api/topics/t/messages?limit=1")).json()
+        assert (texts(page), page["complete"], limits) == (["1"], False, [TIMEOUT_S])
 
 
 async def test_contents_of_any_kind_are_shown(tmp_path: Path) -> None:

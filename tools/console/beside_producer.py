@@ -55,6 +55,8 @@ PAGES: Final = ("topics", "groups", "brokers", "brokers/1", "transactions", "acc
 TABS: Final = ("messages", "search", "tail", "partitions", "groups", "configs", "producers")
 WAYS: Final = ("closed", "apart", "beside")
 STREAM: Final = "eventsource"
+POLL_MAX_S: Final = 120.0
+"""Open pages ask every five seconds; a busy machine may take much longer."""
 
 
 class Open:
@@ -192,11 +194,17 @@ def one(broker: Broker, console: Started, shown: Open | Replayed | None, records
 
 
 def recorded(broker: Broker, console: Started, records: int) -> Recording:
-    """What the pages ask for during a run, which also warms everything up."""
+    """What the pages ask for during a run, which also warms everything up. A short run is over before they ask for
+    anything: the recording goes on until they do."""
     with opened(console.found) as shown:
         streams, began_s = shown.streams(), time.time()
         one(broker, console, shown, records)
-        return shown.recording(began_s, time.time(), streams)
+
+        def found() -> Recording:
+            return shown.recording(began_s, time.time(), streams)
+
+        wait_until(lambda: any(not stream for _, _, stream in found().requests), POLL_MAX_S, "the pages to ask again")
+        return found()
 
 
 def measure(kind: str, count: int, records: int) -> dict[str, Any]:

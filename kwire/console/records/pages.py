@@ -21,14 +21,12 @@ from kwire.console.records.places import is_committed, places, position, topic_m
 
 PAGE_DEFAULT: Final = 50
 PAGE_MAX: Final = 500
-PAGE_S: Final = 10.0
-"""After so long a page has what was read until then."""
 
 
 class Page(NamedTuple):
     """Messages in the order of their times. ``first`` and ``next``: where the page begins, and where to go on, by
-    partition; ``ends``: the offsets there are; ``complete``: False if the page ran out of time; ``offline``: partitions
-    without a leader."""
+    partition; ``ends``: the offsets there are; ``complete``: False if the timeout was over before all was read;
+    ``offline``: partitions without a leader."""
 
     messages: list[Message]
     first: dict[str, int]
@@ -96,8 +94,8 @@ async def list_messages(cluster: Cluster, call: Call) -> Page:
     complete = True
     if not filling.is_full:
         try:
-            async with asyncio.timeout(PAGE_S):
-                await _fill(cluster, filling, starts, ends, is_committed(call))
+            async with asyncio.timeout(call.timeout_s):
+                await _fill(cluster, call, filling, starts, ends)
         except TimeoutError:
             complete = False
     shown_messages = [each for columns in filling.found for each in await shown(call.decoder, columns)]
@@ -110,9 +108,11 @@ def _by_index(offsets: Mapping[Partition, int]) -> dict[str, int]:
 
 
 async def _fill(
-    cluster: Cluster, filling: _Filling, starts: Mapping[Partition, int], ends: Mapping[Partition, int], committed: bool
+    cluster: Cluster, call: Call, filling: _Filling, starts: Mapping[Partition, int], ends: Mapping[Partition, int]
 ) -> None:
-    reader = Reader(cluster, starts, ends, committed=committed, timeout_s=PAGE_S, decode=filling.decode)
+    reader = Reader(
+        cluster, starts, ends, committed=is_committed(call), timeout_s=call.timeout_s, decode=filling.decode
+    )
     async with aclosing(reader.batches()) as batches:
         async for columns in batches:
             filling.add(columns, ends[columns.topic, columns.partition])
@@ -131,8 +131,8 @@ async def whole_message(cluster: Cluster, call: Call) -> Message:
     low = (await list_offsets(cluster, {here: EARLIEST}))[here].offset
     end = (await list_offsets(cluster, {here: LATEST}))[here].offset
     if low <= offset < end:
-        reader = Reader(cluster, {here: offset}, {here: end}, committed=False, timeout_s=PAGE_S)
-        async with asyncio.timeout(PAGE_S), aclosing(reader.batches()) as batches:
+        reader = Reader(cluster, {here: offset}, {here: end}, committed=False, timeout_s=call.timeout_s)
+        async with asyncio.timeout(call.timeout_s), aclosing(reader.batches()) as batches:
             async for columns in batches:
                 if len(columns) and columns.offsets[0] == offset:
                     [found] = await shown(call.decoder, columns.take([0]), WHOLE_BYTES_MAX)

@@ -173,7 +173,7 @@ export function Messages({ route, topic, mayChange }) {
     ${loading && html`<${Loading} />`}
     ${data &&
     html`${data.offline.length > 0 && html`<p class="warn">Without a leader, not shown: partitions ${data.offline.join(", ")}.</p>`}
-      ${!data.complete && html`<p class="warn">The cluster is slow: these are the messages read in ten seconds.</p>`}
+      ${!data.complete && html`<p class="warn">The cluster is slow: these are the messages read before the timeout.</p>`}
       ${data.messages.length === 0
         ? html`<p class="quiet">No messages here.</p>`
         : html`<${Rows} route=${route} messages=${data.messages} names=${masks.names} label="Messages" resend=${mayChange && ((each) => setWriting(each))} />`}
