@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +54,23 @@ def patched(data: bytearray, layout: str, position: int, value: int, *, reseal: 
     return data
 
 
+_opened: list[PartitionLog] = []
+
+
 def open_log(path: Path | str, config: LogConfig | None = None, **how: Any) -> PartitionLog:
-    """A log named t-0 under ``path``."""
+    """A log named t-0 under ``path``. The test does not have to close it."""
     doors = how.pop("doors", None) or doors_at(how.pop("clock", None) or ManualClock())
     env = how.pop("env", None) or LogEnvironment.create(doors)
-    return opening.open_log(env, f"{path}/t-0", "t", 0, TOPIC_ID, config or LogConfig(), **how)
+    log = opening.open_log(env, f"{path}/t-0", "t", 0, TOPIC_ID, config or LogConfig(), **how)
+    _opened.append(log)
+    return log
+
+
+def release_logs() -> None:
+    """Close the files of all logs that a test has opened: other tests of the process need descriptors, too."""
+    while _opened:
+        with suppress(OSError):  # a simulated disk that has crashed has no open files
+            _opened.pop().release()
 
 
 def append(log: PartitionLog, count: int = 1, *, epoch: int = 0, **how: Any) -> int:

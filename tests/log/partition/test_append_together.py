@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -49,17 +50,14 @@ Logs = Callable[..., PartitionLog]
 
 
 @pytest.fixture
-def logs(tmp_path: Path) -> Iterator[Logs]:
-    """Opens logs, each in a directory of its own, and closes them: other tests of the process need descriptors, too."""
-    opened: list[PartitionLog] = []
+def logs(tmp_path: Path) -> Logs:
+    """Opens logs, each in a directory of its own."""
+    numbers = itertools.count()
 
     def make(config: LogConfig | None = None, **how: Any) -> PartitionLog:
-        opened.append(open_log(tmp_path / str(len(opened)), config, **how))
-        return opened[-1]
+        return open_log(tmp_path / str(next(numbers)), config, **how)
 
-    yield make
-    for each in opened:
-        each.release()
+    return make
 
 
 def log_on(logs: Logs, files: Writes, config: LogConfig | None = None) -> PartitionLog:
