@@ -47,6 +47,16 @@ def enlarged(buffer: Buffer, size: int) -> Buffer:
     return buffer
 
 
+def has_views(buffer: bytearray) -> bool:
+    """Whether something still has a view of the buffer, which must not be written to then."""
+    try:  # such a buffer cannot change its size
+        buffer.append(0)
+        buffer.pop()
+    except BufferError:
+        return True
+    return False
+
+
 def _rounded(size: int) -> int:
     """Whole huge pages, which need that, if there is at least one."""
     return size if size < _HUGE_PAGE else -(-size // _HUGE_PAGE) * _HUGE_PAGE

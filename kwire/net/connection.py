@@ -9,7 +9,8 @@ The rules of this file:
   back, and nothing more is read until it has started.
 - Memory is bounded: an unfinished frame takes as much as has been received of it (`large_frames`: a few times as much),
   never the size that it announces. Nothing is read from a client that does not read its responses. A connection whose
-  requests are held back holds at most one piece of `RECEIVE_BYTES` besides the unfinished frame.
+  requests are held back holds at most one piece of `RECEIVE_BYTES` besides the unfinished frame. A pending request
+  keeps a whole receive buffer from being used only if its frame has `LENT_BYTES`.
 - Responses that become ready in a turn of the loop are sent at its end, one connection after the other: the first
   response wakes the client's process, and the others find it awake, which costs less (`Wire.flush_soon`). Two cases are
   sent at once: requests that took long (`LONG_BYTES`), and a connection that is the only active one.
@@ -28,13 +29,14 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from kwire.base.doors import WOULD_BLOCK
 from kwire.net.large_frames import LARGE_BYTES, LargeFrame
 from kwire.net.outgoing import Outgoing, release_parts
 from kwire.net.settings import (
     FRAMES_PER_TURN,
+    LENT_BYTES,
     LONG_BYTES,
     OUTGOING_LIMIT,
     PIPELINE_DEPTH,
@@ -50,6 +52,9 @@ if TYPE_CHECKING:
 
 _read_size = Struct(">i").unpack_from
 _read_key = Struct(">h").unpack_from
+
+_COPIED: Final = 1 << 31
+"""A size above that of all frames."""
 
 
 class InvalidFrame(Exception):
@@ -216,7 +221,7 @@ class Connection:
     def _readable(self) -> None:
         large = self._large
         try:
-            room = self._wire.scratch if large is None else large.room()
+            room = (self._wire.scratch or self._wire.receive_buffer()) if large is None else large.room()
             received = self._recv_into(room)
         except WOULD_BLOCK:
             return
@@ -240,7 +245,11 @@ class Connection:
         if not at_once:
             wire.flush_soon(self)  # before anything else is begun that others wait for
         if large is None:
-            self._guarded_take(room[:received], owned=False)
+            if received >= LONG_BYTES and self._newcomers is None:
+                wire.scratch = None
+                self._guarded_take(room[:received], LENT_BYTES)
+            else:
+                self._guarded_take(room[:received])
         else:
             room.release()
             self._guarded_take_large(large)
@@ -257,11 +266,11 @@ class Connection:
             else:
                 self._advance()
 
-    def _guarded_take(self, data: memoryview, owned: bool) -> None:
+    def _guarded_take(self, data: memoryview, copied_below: int = _COPIED) -> None:
         """`_take`, with any failure closing the connection. The responses are sent together afterwards."""
         self._taking = True
         try:
-            self._take(data, owned)
+            self._take(data, copied_below)
         except InvalidFrame as error:
             self._wire.lines.info("closing connection", listener=self.listener, connection=self.id, reason=str(error))
             self.close()
@@ -286,12 +295,13 @@ class Connection:
         if not self._may_start(frame, 4):
             self._hold(frame, owned=True, yielding=False)
             return
-        self._guarded_take(frame, owned=True)
+        self._guarded_take(frame, 0)
         del frame  # a buffer with a view of it is not reused
         large.done()
 
-    def _take(self, data: memoryview, owned: bool) -> None:
-        """Start the requests in what was received; hold back what may not start, keep what is unfinished."""
+    def _take(self, data: memoryview, copied_below: int) -> None:
+        """Start the requests in what was received; hold back what may not start, keep what is unfinished. Requests get
+        copies of frames below a size: 0 if nothing else is received into this memory."""
         position = 0
         end = len(data)
         if self._partial is not None:
@@ -312,12 +322,12 @@ class Connection:
             if not budget or (
                 (slots or out.size or self.closing or self._muted) and not self._may_start(data, position + 4)
             ):
-                self._hold(data[position:], owned, yielding=not budget)
+                self._hold(data[position:], owned=not copied_below, yielding=not budget)
                 return
             budget -= 1
             frame = data[position + 4 : following]
             self.is_alone = self._at_once and following == end
-            self.dispatcher.dispatch(self, frame if owned else memoryview(bytearray(frame)))
+            self.dispatcher.dispatch(self, frame if size >= copied_below else memoryview(bytearray(frame)))
             if self.closed:
                 return
             position = following
@@ -424,7 +434,7 @@ class Connection:
             if not self._may_start(held, 4):
                 return
             self._held = None
-            self._guarded_take(held, owned=True)
+            self._guarded_take(held, 0)
             if self._wire.work is not None:
                 self._wire.do_work()
             if self.closed or not self._flush():

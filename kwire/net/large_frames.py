@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kwire.base.buffers import Buffer, buffer_of, enlarged
+from kwire.base.buffers import Buffer, buffer_of, enlarged, has_views
 from kwire.net.settings import RECEIVE_BYTES
 
 LARGE_BYTES: Final = 64 * 1024
@@ -45,12 +45,8 @@ class SpareBuffers:
         """Keep a buffer, unless a view of it exists or enough are kept."""
         if len(self._spare) >= SPARE_BUFFERS or len(buffer) > SPARE_BYTES_MAX or not isinstance(buffer, bytearray):
             return
-        try:  # a buffer with a view cannot change its size
-            buffer.append(0)
-            buffer.pop()
-        except BufferError:
-            return
-        self._spare.append(buffer)
+        if not has_views(buffer):
+            self._spare.append(buffer)
 
 
 class LargeFrame:

@@ -21,6 +21,10 @@ UNSENT_MAX: Final = 16
 LONG_BYTES: Final = 16 * 1024
 """Received bytes that take longer to handle than a client takes to wake up: responses are sent at once."""
 
+LENT_BYTES: Final = 8 * 1024
+"""A frame of this size is a view of the buffer in which it was received, `RECEIVE_BYTES` at most, if much came with it:
+to copy it costs more. The buffer is not used again as long as there are views of it."""
+
 OUTGOING_LIMIT: Final = 256 * 1024
 """Unsent bytes of a connection from which on its next request is not read."""
 

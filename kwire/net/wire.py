@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from kwire.base.buffers import has_views
 from kwire.base.limited_log import LimitedLog
 from kwire.net.large_frames import SpareBuffers
 from kwire.net.settings import RECEIVE_BYTES, UNSENT_MAX, NetSettings
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from kwire.base.doors import Doors
     from kwire.base.logging import Logger
     from kwire.net.newcomers import Newcomers
+
+
+BUFFERS_MAX: Final = 3
+"""Receive buffers that are kept for when requests have no views of them any more."""
 
 
 class Flushed(Protocol):
@@ -33,6 +38,7 @@ class Wire:
     ``tick`` counts sweeps; a connection records it when bytes move."""
 
     __slots__ = (
+        "_buffers",
         "_newcomers",
         "_unsent",
         "doors",
@@ -63,8 +69,9 @@ class Wire:
         self.log = log
         self.lines = LimitedLog(log, doors.clock.monotonic)
         self.on_close = on_close
-        # One receive buffer for all connections: an idle one needs none.
-        self.scratch = memoryview(bytearray(RECEIVE_BYTES))
+        # One receive buffer for all connections: an idle one needs none. None: requests may have views of it.
+        self.scratch: memoryview | None = None
+        self._buffers: list[bytearray] = []
         self.spare = SpareBuffers()
         self.tick = 0
         self.last_read: Flushed | None = None
@@ -86,6 +93,16 @@ class Wire:
         if self._newcomers is not None:
             self._newcomers.close()
             self._newcomers = None
+
+    def receive_buffer(self) -> memoryview:
+        """Make ``scratch`` a buffer of which no request has a view. MemoryError."""
+        buffers = self._buffers
+        buffer = next((each for each in buffers if not has_views(each)), None)
+        if buffer is None:
+            buffer = bytearray(RECEIVE_BYTES)
+            self._buffers = [buffer, *buffers[: BUFFERS_MAX - 1]]
+        self.scratch = memoryview(buffer)
+        return self.scratch
 
     def flush_soon(self, connection: Flushed) -> None:
         """Send a connection's responses once every connection that has bytes was read."""

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from harness.processes.process_usage import own_mb
-from kwire.base.buffers import MAPPED_BYTES, buffer_of, enlarged
+from kwire.base.buffers import MAPPED_BYTES, buffer_of, enlarged, has_views
 
 MB = 1 << 20
 
@@ -56,3 +56,12 @@ def test_a_system_that_cannot_move_pages_copies(monkeypatch: pytest.MonkeyPatch)
     buffer = buffer_of(MAPPED_BYTES)
     buffer[:3] = b"abc"
     assert bytes(enlarged(buffer, 3 * MB)[:4]) == b"abc\0"
+
+
+def test_views_are_noticed() -> None:
+    buffer = bytearray(100)
+    view = memoryview(buffer)[3:]
+    assert has_views(buffer)
+    view.release()
+    assert not has_views(buffer)
+    assert buffer == bytes(100)
