@@ -56,6 +56,21 @@ async def test_requests_that_wait_do_not_change(network: Network) -> None:
     assert [await client.receive() for _ in sent] == sent
 
 
+async def test_requests_that_are_held_back_do_not_change(network: Network) -> None:
+    server = network.serve()
+    client, other = await network.connect(server), await network.connect(server)
+    network.answers.defer = True
+    sent = [body(20, seed) for seed in range(3)]
+    await client.send(b"".join(map(frame, sent)))
+    await network.answers.count(1)
+    await other.send(frame(body(100, 7)))
+    await network.answers.count(2)
+    for number, each in enumerate((0, 2, 3), start=3):
+        network.answers.slots[each].answer([frame(b"ok")], 6)
+        await network.answers.count(min(number, 4))
+    assert network.answers.bodies == [sent[0], body(100, 7), *sent[1:]]
+
+
 async def test_small_requests_keep_no_more_than_their_own_memory(network: Network) -> None:
     server = network.serve()
     client = await network.connect(server)
