@@ -17,8 +17,8 @@ from kwire.net.newcomers import EVENTS_PER_TURN, Newcomers
 from kwire.net.tls_connection import Handshakes, TlsConnection
 from tests.net.conftest import OTHER_KEY, REQUEST_MAX_BYTES, Answers, Certificates, Network, frame, request
 from tests.net.test_newcomers import new_log
-from tests.net.test_tls_handshakes import ManySockets, TurnedLoop, new_wire, run
-from tests.net.tls_peer import Peer
+from tests.net.tls.peer import Peer
+from tests.net.tls.test_handshakes import ManySockets, TurnedLoop, new_wire, run
 
 # -- accepted sockets -------------------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from kwire.net.settings import OUTGOING_LIMIT, SMALL_RANGE
 from kwire.net.tls import HEADER_BYTES, PIECE_BYTES, RECORD_BYTES, SEND_BYTES
 from tests.net.conftest import OTHER_KEY, Certificates, Client, Network, frame, request
 from tests.net.test_file_ranges import ColdFiles, Owner, answer_with
-from tests.net.tls_peer import Peer
+from tests.net.tls.peer import Peer
 
 VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 ALERT = 21

@@ -40,7 +40,7 @@ from tests.net.test_connection_properties import Answers as CheckedAnswers
 from tests.net.test_connection_properties import Loop, Socket
 from tests.net.test_file_ranges import Owner
 from tests.net.test_login import LOGIN, Login
-from tests.net.tls_peer import Peer
+from tests.net.tls.peer import Peer
 
 # -- on virtual time --------------------------------------------------------------------------------------------------
 
