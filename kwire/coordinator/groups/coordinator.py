@@ -28,7 +28,7 @@ from kwire.coordinator.groups.group import (
     GroupState,
 )
 from kwire.coordinator.runtime.java_hash import partition_for, partitions_order
-from kwire.coordinator.runtime.long_operations import Pace, Turns
+from kwire.coordinator.runtime.long_operations import EstimatedPace, Turns
 from kwire.coordinator.runtime.machine import Caller, CoordinatorRecord, Instant, Result
 from kwire.coordinator.runtime.runtime import LogSettings, Phase, Runtime
 
@@ -176,7 +176,7 @@ class GroupCoordinator:
             return
         gone = {topic.name: frozenset(range(len(topic.partitions))) for topic in delta.deleted}
         ids = {topic.id for topic in delta.deleted}
-        pace = Pace()
+        pace = EstimatedPace()
         for runtime in self._active():
             runtime.write_in_turns(lambda _, shard=runtime.shard: shard.forget_partitions(gone, ids, pace))  # type: ignore[misc]
 

@@ -49,7 +49,7 @@ from kwire.coordinator.groups.offsets.protocol import OffsetProtocol
 from kwire.coordinator.groups.offsets.store import OffsetStore
 from kwire.coordinator.groups.records import CommittedOffset
 from kwire.coordinator.runtime.java_hash import timeline_map_order
-from kwire.coordinator.runtime.long_operations import Pace, Steps
+from kwire.coordinator.runtime.long_operations import EstimatedPace, Steps
 from kwire.coordinator.runtime.machine import Caller, CoordinatorRecord, Instant, Result, Waiter
 from kwire.coordinator.runtime.timers import Timers
 
@@ -195,7 +195,7 @@ class GroupShard:
         self, request: TxnOffsetCommitRequest, version: int, made: Sequence[CoordinatorRecord | None], now: Instant
     ) -> Generator[None, None, Result[TxnOffsetCommitResponse]]:
         """The same in steps; ``made`` are its records, if they have been made before (`offsets.transactional`)."""
-        pace = Pace()
+        pace = EstimatedPace()
         yield from self.consumers.check_transactional_commit_in_steps(request, pace)
         return (
             yield from transactional_offsets.commit_in_steps(
@@ -222,7 +222,7 @@ class GroupShard:
         return out
 
     def forget_partitions(
-        self, deleted: Mapping[str, Collection[int]], topic_ids: Collection[bytes], pace: Pace
+        self, deleted: Mapping[str, Collection[int]], topic_ids: Collection[bytes], pace: EstimatedPace
     ) -> Generator[None, None, Result[None]]:
         """Delete the offsets of deleted topics (topic -> its partitions; the ids), and what share groups note of them,
         in steps. ``pace`` is that of all shards that do so at the same time."""

@@ -31,7 +31,7 @@ STEP_US: Final = 1000
 """The processor time of a step, about, in microseconds."""
 
 
-class Pace:
+class EstimatedPace:
     """Says when a step of a long operation is over, by what its parts usually take."""
 
     __slots__ = ("_spent_us",)

@@ -22,7 +22,7 @@ from kwire.base.logging import get_logger
 from kwire.codec.errors import CodecError
 from kwire.codec.records import ABORT, COMMIT, NO_PRODUCER_ID, RecordBatchBuilder, build_control_batch
 from kwire.coordinator.runtime import log_loader
-from kwire.coordinator.runtime.long_operations import OperationQueue, Pace, Steps, Turns
+from kwire.coordinator.runtime.long_operations import EstimatedPace, OperationQueue, Steps, Turns
 from kwire.coordinator.runtime.machine import CoordinatorRecord, Instant, Result, Waiter, append_error, settle
 from kwire.coordinator.runtime.timers import Timers
 from kwire.log.common.append_info import Origin
@@ -391,7 +391,7 @@ class Runtime(Generic[S]):
     ) -> Generator[None, None, Result[A]]:
         """What `settle` does, in steps: the records become one batch, and are applied once it is in the log."""
         result = yield from operation(self._now())
-        records, pace = result.records, Pace()
+        records, pace = result.records, EstimatedPace()
         if not records:
             return result
         builder, now_ms = self._builder(producer), self._doors.clock.time_ms()

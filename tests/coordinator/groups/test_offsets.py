@@ -11,7 +11,7 @@ from kwire.codec.messages.offset_delete_request import (
     OffsetDeleteRequestTopic,
 )
 from kwire.coordinator.groups.records import CommittedOffset, offset_commit
-from kwire.coordinator.runtime.long_operations import Pace
+from kwire.coordinator.runtime.long_operations import EstimatedPace
 from tests.coordinator.bench import Bench
 
 DAY_MS = 24 * 3600 * 1000
@@ -172,7 +172,7 @@ def test_a_deleted_offset_does_not_return_when_a_transaction_commits(bench: Benc
     elif how == "offsets":
         delete_offsets(bench, ("t", 0))
     else:
-        bench.run(bench.shard.forget_partitions({"t": {0}}, (), Pace()))
+        bench.run(bench.shard.forget_partitions({"t": {0}}, (), EstimatedPace()))
     assert bench.log[-1 if how != "group" else -2][1] is None
     bench.shard.end_transaction(7, committed=True)
     bench.shard.end_transaction(8, committed=True)
@@ -238,7 +238,7 @@ def test_a_deleted_group_leaves_no_timers(bench: Bench) -> None:
 
 def test_the_offsets_of_deleted_topics_are_deleted(bench: Bench) -> None:
     bench.commit({("t", 0): 5, ("t", 1): 6, ("u", 0): 7})
-    bench.run(bench.shard.forget_partitions({"t": {0, 1}, "x": {0}}, (), Pace()))
+    bench.run(bench.shard.forget_partitions({"t": {0, 1}, "x": {0}}, (), EstimatedPace()))
     assert bench.committed() == {("u", 0): 7}
 
 

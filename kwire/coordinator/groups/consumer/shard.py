@@ -30,7 +30,7 @@ from kwire.coordinator.groups.consumer.migration import Migration
 from kwire.coordinator.groups.consumer.protocol import ConsumerProtocol
 from kwire.coordinator.groups.consumer.topics import Topics
 from kwire.coordinator.groups.group import Group, Groups, GroupSettings
-from kwire.coordinator.runtime.long_operations import Pace, Steps
+from kwire.coordinator.runtime.long_operations import EstimatedPace, Steps
 from kwire.coordinator.runtime.machine import Caller, Instant, Result
 from kwire.coordinator.runtime.timers import Timers
 
@@ -78,7 +78,7 @@ class ConsumerShard:
         if group is not None:
             at_once(self._checked(group, request))
 
-    def check_transactional_commit_in_steps(self, request: TxnOffsetCommitRequest, pace: Pace) -> Steps:
+    def check_transactional_commit_in_steps(self, request: TxnOffsetCommitRequest, pace: EstimatedPace) -> Steps:
         """The same for very many partitions."""
         group = self._groups.find(request.group_id)
         if group is not None:

@@ -47,7 +47,7 @@ from kwire.coordinator.runtime.java_hash import (
     timeline_map_order_of_numbers,
     utf16_length,
 )
-from kwire.coordinator.runtime.long_operations import Pace, Steps
+from kwire.coordinator.runtime.long_operations import EstimatedPace, Steps
 from kwire.coordinator.runtime.machine import Caller, CoordinatorRecord, Instant, Result
 
 RECORDS_PER_STEP: Final = 250
@@ -124,7 +124,7 @@ class OffsetProtocol:
         """The same for very many partitions; ``made`` are their records if they are made already (`records_of`)."""
         group = self._begin_commit(request, caller, now)
         records = iter(made) if made else _records(request, now.wall_ms, self._settings.offset_metadata_max_bytes)
-        pace = Pace()
+        pace = EstimatedPace()
         topics = []
         for topic in request.topics:
             responses: list[OffsetCommitResponsePartition] = []
@@ -212,7 +212,7 @@ class OffsetProtocol:
                 return (topic, index) in pending
 
         known = readable or _NOTHING
-        pace = Pace()
+        pace = EstimatedPace()
         wanted: Iterable[tuple[str, bytes, Sequence[int]]]
         if request.topics is not None:
             wanted = [(topic.name, topic.topic_id, topic.partition_indexes) for topic in request.topics]
@@ -273,7 +273,7 @@ class OffsetProtocol:
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
         group.check_delete()
-        pace = Pace()
+        pace = EstimatedPace()
         for topic, partition in self._offsets.partitions(group_id):
             out.records.append(group_records.offset_tombstone(group_id, topic, partition))
             if pace.spent(TOMBSTONE_US):
@@ -281,7 +281,7 @@ class OffsetProtocol:
         self._counters.offset_deletions += len(out.records)
         out.records.extend(group.tombstones())
 
-    def forget_partitions(self, deleted: Mapping[str, Collection[int]], out: Result[Any], pace: Pace) -> Steps:
+    def forget_partitions(self, deleted: Mapping[str, Collection[int]], out: Result[Any], pace: EstimatedPace) -> Steps:
         """Delete the committed offsets of deleted topics (topic -> its partitions)."""
         for group_id in dict.fromkeys((*self._offsets.group_ids(), *self._offsets.pending_group_ids())):
             if pace.spent(EXAMINED_US):
@@ -296,7 +296,7 @@ class OffsetProtocol:
 
     def expire(self, groups: Iterable[Group], out: Result[Any], now: Instant) -> Steps:
         """Delete committed offsets past their retention, and groups that are empty and without committed offsets."""
-        pace = Pace()
+        pace = EstimatedPace()
         for group in groups:
             if not self._groups.holds(group) or not group.expires:
                 continue
@@ -304,7 +304,9 @@ class OffsetProtocol:
             if nothing_left and group.is_empty:
                 out.records.extend(group.tombstones())
 
-    def _expire_group(self, group: Group, out: Result[Any], now: Instant, pace: Pace) -> Generator[None, None, bool]:
+    def _expire_group(
+        self, group: Group, out: Result[Any], now: Instant, pace: EstimatedPace
+    ) -> Generator[None, None, bool]:
         """Delete the expired offsets of one group. Returns whether none is left."""
         topics = self._offsets.topics(group.group_id)
         if not topics:
@@ -373,7 +375,7 @@ def _from_request(
     )
 
 
-def _ordered(topics: Iterable[str], pace: Pace) -> Generator[None, None, list[str]]:
+def _ordered(topics: Iterable[str], pace: EstimatedPace) -> Generator[None, None, list[str]]:
     """The names of very many topics in Kafka's order."""
     hashes: dict[str, int] = {}
     for name in topics:

@@ -11,7 +11,7 @@ from typing import Final
 from kwire.base.futures import at_once
 from kwire.base.topic_partition import TopicPartition
 from kwire.coordinator.groups.records import CommittedOffset
-from kwire.coordinator.runtime.long_operations import Pace, Steps
+from kwire.coordinator.runtime.long_operations import EstimatedPace, Steps
 
 ENDED_US: Final = 2
 """What it takes to commit or drop a pending offset, about."""
@@ -94,7 +94,7 @@ class OffsetStore:
 
     def end_transaction_in_steps(self, producer_id: int, *, committed: bool) -> Steps:
         """`end_transaction` for very many offsets. They are let go in steps, too, if they are not committed."""
-        pace = Pace()
+        pace = EstimatedPace()
         for group_id, pending in self._open.pop(producer_id, {}).items():
             for topic, partition in list(pending):
                 offset = pending.pop((topic, partition))

@@ -20,7 +20,7 @@ from kwire.coordinator.groups import records as group_records
 from kwire.coordinator.groups.group import Groups, GroupSettings
 from kwire.coordinator.groups.records import CommittedOffset
 from kwire.coordinator.runtime.java_hash import utf16_length
-from kwire.coordinator.runtime.long_operations import Pace
+from kwire.coordinator.runtime.long_operations import EstimatedPace
 from kwire.coordinator.runtime.machine import CoordinatorRecord, Instant, Result
 
 COLLECTED_US: Final = 1
@@ -32,7 +32,7 @@ def commit(
     request: TxnOffsetCommitRequest, version: int, groups: Groups, settings: GroupSettings, now: Instant
 ) -> Result[TxnOffsetCommitResponse]:
     """TxnOffsetCommit. Raises KafkaError for all partitions if the member may not commit."""
-    return at_once(commit_in_steps(request, version, groups, settings, now, (), Pace()))
+    return at_once(commit_in_steps(request, version, groups, settings, now, (), EstimatedPace()))
 
 
 def commit_in_steps(
@@ -42,7 +42,7 @@ def commit_in_steps(
     settings: GroupSettings,
     now: Instant,
     made: Sequence[CoordinatorRecord | None],
-    pace: Pace,
+    pace: EstimatedPace,
 ) -> Generator[None, None, Result[TxnOffsetCommitResponse]]:
     """The same for very many partitions; ``made`` are their records if they are made already (`records_of`)."""
     _check(request, version, groups)
@@ -66,7 +66,7 @@ def records_of(
     """The records of a commit of very many offsets, made in steps; None for an offset whose metadata are too large.
     They do not depend on the state of the group."""
     made = []
-    pace = Pace()
+    pace = EstimatedPace()
     for record in _records(request, wall_ms, metadata_max):
         made.append(record)
         if pace.spent(MADE_US):

@@ -14,7 +14,7 @@ from kwire.codec.messages.share_group_heartbeat_request import ShareGroupHeartbe
 from kwire.coordinator.groups.share.assignor import ShareMemberSpec, assign_simple
 from kwire.coordinator.groups.share.group import ShareGroup
 from kwire.coordinator.groups.share.protocol import check_request
-from kwire.coordinator.runtime.long_operations import Pace
+from kwire.coordinator.runtime.long_operations import EstimatedPace
 from kwire.coordinator.runtime.machine import Caller, settle
 from tests.coordinator.bench import outcome
 from tests.coordinator.consumer_bench import ConsumerBench
@@ -289,9 +289,9 @@ def test_partitions_of_deleted_topics_are_forgotten(bench: ShareBench) -> None:
     gone = bench.topics().id("u")
     assert gone is not None
     bench.set_topics(t=4, u=0)
-    bench.run(bench.shard.forget_partitions({"u": {0, 1}}, {gone}, Pace()))
+    bench.run(bench.shard.forget_partitions({"u": {0, 1}}, {gone}, EstimatedPace()))
     assert [one.name for one in bench.shares.states.initialized.values()] == ["t"]
-    assert not outcome(bench.shard.forget_partitions({"u": {0, 1}}, {gone}, Pace())).records
+    assert not outcome(bench.shard.forget_partitions({"u": {0, 1}}, {gone}, EstimatedPace())).records
 
 
 def test_a_deleted_group_forgets_all_partitions_that_were_ever_noted(bench: ShareBench) -> None:
