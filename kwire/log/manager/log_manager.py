@@ -13,7 +13,6 @@ from functools import partial
 from kwire.base.config.cordoning import are_cordoned, names_of_directories
 from kwire.base.doors import Doors
 from kwire.base.errors import ErrorCode, KafkaError
-from kwire.base.futures import Pace
 from kwire.base.topic_partition import TopicPartition
 from kwire.log.common import checkpoints, names
 from kwire.log.common.checkpoints import (
@@ -33,6 +32,7 @@ from kwire.log.manager.load_progress import LoadProgress, LogProgress
 from kwire.log.manager.offset_checkpoints import CHECKPOINTED, OffsetCheckpoints
 from kwire.log.manager.periodic import PeriodicWork
 from kwire.log.manager.settings import ManagerSettings
+from kwire.log.manager.upkeep import apply_retention, expire_producers, flush
 from kwire.log.partition.opening import open_log
 from kwire.log.partition.partition_log import PartitionLog
 from kwire.log.partition.recompression import Recompressor
@@ -43,11 +43,7 @@ CLOSED_AT_ONCE = 32
 """How many logs are synced in parallel at shutdown, as far as the executor has threads."""
 
 LOGS_PER_STEP = 500
-"""Periodic work looks at so many logs in one turn of the event loop at most."""
-
-SEGMENTS_AT_ONCE = 10
-"""Retention removes so many segments of a log before others have their turn: a log may have thousands that have
-expired. Each takes four renames."""
+"""Checkpoints of more logs are written in several turns of the event loop."""
 
 REWRITE_DELAY_S = 0.1
 """Deletions among very many logs are collected for so long before checkpoints lose their entries."""
@@ -459,29 +455,14 @@ class LogManager:
             every(file, interval_ms, partial(self._checkpoint_all, file))
         every("directories", settings.high_watermark_interval_ms, self._check_directories)
         self.periodic.every_in_steps("idle files", settings.idle_file_interval_ms, self.env.cache.sweep)
-        for name, interval_ms, action in (
-            ("retention", settings.retention_check_interval_ms, _apply_retention),
-            ("flush", settings.flush_scheduler_interval_ms, self._flush_if_due),
-            ("producers", settings.producer_check_interval_ms, self._expire_producers),
+        for name, interval_ms, upkeep in (
+            ("retention", settings.retention_check_interval_ms, apply_retention),
+            ("flush", settings.flush_scheduler_interval_ms, flush),
+            ("producers", settings.producer_check_interval_ms, expire_producers),
         ):
-            self.periodic.every_in_steps(name, interval_ms, partial(self._with_each_log, name, action))
+            self.periodic.every_in_steps(name, interval_ms, partial(upkeep, self._logs.values(), self._doors.clock))
         if settings.cleaner.enable:
             self.cleaner.start(self.directories)
-
-    def _with_each_log(self, name: str, action: Callable[[PartitionLog], bool]) -> Iterator[None]:
-        """Do something with each open log, with some of them in each step. ``action``: whether there is more to do."""
-        pace = Pace(self._doors.clock.perf_counter, LOGS_PER_STEP)
-        for log in list(self._logs.values()):
-            goes_on = True
-            while goes_on and not log.closed:
-                try:
-                    goes_on = action(log)
-                except KafkaError as error:
-                    goes_on = False
-                    logger.error(f"{name} failed", partition=log.name, error=str(error))
-                if pace.is_over():
-                    yield
-                    pace.begin()
 
     def _checkpoint_all(self, file: str) -> None:
         for directory in self.directories:
@@ -510,15 +491,6 @@ class LogManager:
         """Write all checkpoints of a directory now, usually without a sync, so that no entry of a deleted log is left.
         OSError."""
         self._checkpoints.write_all(directory, sync=sync)
-
-    def _flush_if_due(self, log: PartitionLog) -> bool:
-        if log.config.flush_ms <= self._doors.clock.time_ms() - log.flusher.last_flush_ms:
-            log.flush()
-        return False
-
-    def _expire_producers(self, log: PartitionLog) -> bool:
-        log.producer_state.remove_expired(self._doors.clock.time_ms())
-        return False
 
     def _take_offline(self, directory: LogDirectory, error: OSError) -> None:
         """Close the logs of a directory that has failed, without a sync."""
@@ -593,7 +565,3 @@ class LogManager:
                     metadata = checkpoints.topic_id_text(log.topic_id)
                     texts[f"{name}/{checkpoints.PARTITION_METADATA_FILE}"] = metadata
         return texts
-
-
-def _apply_retention(log: PartitionLog) -> bool:
-    return log.delete_old_segments(SEGMENTS_AT_ONCE) == SEGMENTS_AT_ONCE

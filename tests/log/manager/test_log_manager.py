@@ -22,7 +22,7 @@ from kwire.log.common.append_info import Origin
 from kwire.log.common.checkpoints import CorruptCheckpoint, read_offsets, write_offsets
 from kwire.log.common.log_config import LogConfig
 from kwire.log.common.log_dirs import LogDirectoryError, read_meta_properties
-from kwire.log.manager import log_manager
+from kwire.log.manager import log_manager, upkeep
 from kwire.log.manager.adopt import inspect_data_directory
 from kwire.log.manager.log_manager import LogManager
 from kwire.log.manager.settings import ManagerSettings
@@ -297,6 +297,20 @@ async def test_flush_ms_syncs_by_itself(tmp_path: Path) -> None:
     await logs.close()
 
 
+async def test_flush_ms_of_a_topic_is_found_among_many_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep, "SETTINGS_PER_STEP", 2)
+    logs = await started(tmp_path)
+    several = [logs.create("t", partition, TOPIC_ID) for partition in range(5)]
+    for log in several:
+        append(log, 3)
+    several[4].config = LogConfig(flush_ms=0)
+    steps = upkeep.flush(logs._logs.values(), logs.env.doors.clock)
+    assert [None for _ in steps] == [None] * 3
+    await until(lambda: several[4].recovery_point == 3)
+    assert [log.recovery_point for log in several] == [0, 0, 0, 0, 3]
+    await logs.close()
+
+
 async def test_a_failing_sync_takes_the_directory_offline(tmp_path: Path) -> None:
     failures: list[str] = []
 
@@ -480,7 +494,7 @@ async def test_periodic_work_looks_at_some_logs_in_a_turn_and_at_few_if_it_takes
     look_s: float, turns: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``look_s``: how much later it is each time when somebody looks at the clock."""
-    monkeypatch.setattr(log_manager, "LOGS_PER_STEP", 2)
+    monkeypatch.setattr(upkeep, "LOGS_PER_STEP", 2)
     turn = 0
     seen: list[tuple[int, str]] = []
     monkeypatch.setattr(PartitionLog, "delete_old_segments", lambda log, _limit: seen.append((turn, log.name)))
@@ -506,7 +520,7 @@ async def test_periodic_work_looks_at_some_logs_in_a_turn_and_at_few_if_it_takes
 async def test_retention_removes_many_segments_of_a_log_in_several_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_manager, "SEGMENTS_AT_ONCE", 2)
+    monkeypatch.setattr(upkeep, "SEGMENTS_AT_ONCE", 2)
     clock = Clock(perf_counter=(each * STEP_S for each in count()).__next__)
     settings = ManagerSettings(retention_check_interval_ms=1)
     config = LogConfig(internal_segment_bytes=200, retention_ms=1000)
