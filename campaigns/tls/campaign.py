@@ -43,6 +43,7 @@ from campaigns.tls.line import BrokenRule, Line, Stage, plain_frame
 from campaigns.tls.record_keys import Encryptor12, Encryptor13, secrets
 from harness.processes.certificates import SERVER, Certificates
 from harness.processor.cpu_time import CpuTime
+from harness.tls_peer import Peer
 from kwire.base.doors import Doors
 from kwire.codec.messages.api_versions_request import ApiVersionsRequest
 from kwire.codec.messages.sasl_authenticate_request import SaslAuthenticateRequest
@@ -83,7 +84,7 @@ class Bench:
         both = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
         self.clients = [self._client(low, high) for low, high in (both, both[:1] * 2, both[1:] * 2)]
         self.logged = [self._client(each, each, logged=True) for each in both]
-        self.hellos = [Client(context).flight() for context in self.clients for _ in range(4)]
+        self.hellos = [Peer(context, SERVER).handshake() for context in self.clients for _ in range(4)]
         self.stage = Stage(LoginSettings({PLAIN: Mechanism(lambda: ServerPlain(PASSWORDS))}, "SASL_SSL"))
 
     @staticmethod
@@ -114,43 +115,6 @@ def bench() -> Bench:
     folder = tempfile.mkdtemp(prefix="campaigns-tls-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Bench(Path(folder))
-
-
-class Client:
-    """A TLS client whose bytes the campaign moves."""
-
-    def __init__(self, context: ssl.SSLContext) -> None:
-        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._object = context.wrap_bio(self._incoming, self._outgoing, server_hostname=SERVER)
-
-    def flight(self, received: bytes = b"") -> bytes:
-        """Continue the handshake. ssl.SSLError if the server's bytes do not suit."""
-        self._incoming.write(received)
-        try:
-            self._object.do_handshake()
-        except ssl.SSLWantReadError:
-            pass
-        return self._outgoing.read()
-
-    def is_finished(self) -> bool:
-        """Whether the client's part of the handshake is done."""
-        return self._object.version() is not None
-
-    def encrypt(self, data: bytes) -> bytes:
-        """The records of some data."""
-        self._object.write(data)
-        return self._outgoing.read()
-
-    def decrypt(self, received: bytes) -> bytes:
-        """The data of what the server has sent."""
-        self._incoming.write(received)
-        data = bytearray()
-        try:
-            while piece := self._object.read(1 << 16):
-                data += piece
-        except ssl.SSLWantReadError:
-            pass
-        return bytes(data)
 
 
 def damaged(chance: random.Random, data: bytes) -> bytes:
@@ -277,12 +241,12 @@ class Attack:
     def flight(self) -> None:
         """A handshake, damaged somewhere after the ClientHello."""
         chance = self._chance
-        client = Client(chance.choice(self._bench.clients))
-        data = client.flight()
+        client = Peer(chance.choice(self._bench.clients), SERVER)
+        data = client.handshake()
         for _ in range(4):
             self.send(data)
             try:
-                data = client.flight(self.line.take())
+                data = client.handshake(self.line.take())
             except ssl.SSLError:
                 return
             if chance.random() < 0.7:
@@ -309,25 +273,25 @@ class Attack:
             return damaged(chance, data)
         return b"".join(records)
 
-    def _shake_hands(self, context: ssl.SSLContext) -> Client | None:
+    def _shake_hands(self, context: ssl.SSLContext) -> Peer | None:
         """A whole handshake; None if the server could not send."""
-        client = Client(context)
-        data = client.flight()
+        client = Peer(context, SERVER)
+        data = client.handshake()
         for _ in range(3):
             self.send(data)
-            if client.is_finished():
+            if client.is_established():
                 return client
-            data = client.flight(self.line.take())
-            if client.is_finished() and self._chance.random() < 0.6:  # data together with the last flight
+            data = client.handshake(self.line.take())
+            if client.is_established() and self._chance.random() < 0.6:  # data together with the last flight
                 break
-        if not client.is_finished():
+        if not client.is_established():
             return None
         self._late = data
         return client
 
     _late = b""
 
-    def _encrypted(self, client: Client, frames: tuple[bytes, ...]) -> bytes:
+    def _encrypted(self, client: Peer, frames: tuple[bytes, ...]) -> bytes:
         data = b""
         for each in frames:
             whole = plain_frame(each)
@@ -353,14 +317,14 @@ class Attack:
         self.line.socket.room = 1 << 30
         shared.key_log.write_bytes(b"")
         newest = chance.randrange(2)
-        client = Client(shared.logged[newest])
-        hello = client.flight()
+        client = Peer(shared.logged[newest], SERVER)
+        hello = client.handshake()
         self.send(hello)
         received = self.line.take()
-        flight = client.flight(received)
-        if not client.is_finished():  # TLS 1.2: the server's Finished is still to come
+        flight = client.handshake(received)
+        if not client.is_established():  # TLS 1.2: the server's Finished is still to come
             self.send(flight)
-            client.flight(self.line.take())
+            client.handshake(self.line.take())
             flight = b""
         found = secrets(shared.key_log.read_text())
         key = Encryptor13(found) if newest else Encryptor12(found, hello[11:43], received[11:43])

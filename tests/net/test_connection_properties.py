@@ -98,20 +98,24 @@ class Answers:
             self.pending.append((connection.defer(data[1] == PIPELINED_KEY), data))
 
 
-steps = st.lists(
-    st.one_of(
+def steps(most: int) -> st.SearchStrategy[list[tuple[str, int]]]:
+    """What happens to a connection: bytes come, requests are answered, the socket accepts more, a turn is over."""
+    step = st.one_of(
         st.tuples(st.just("bytes"), st.integers(1, 500_000)),
         st.tuples(st.just("answer"), st.integers(0, 100)),
         st.tuples(st.just("room"), st.one_of(st.integers(1, 400), st.integers(1, 1_000_000))),
         st.tuples(st.just("turn"), st.just(0)),
-    ),
-    max_size=120,
-)
-requests = st.lists(st.tuples(st.sampled_from([PIPELINED_KEY, OTHER_KEY]), st.integers(0, 300_000)), max_size=90)
+    )
+    return st.lists(step, max_size=most)
+
+
+def requests(largest: int, most: int) -> st.SearchStrategy[list[tuple[int, int]]]:
+    """API keys and sizes."""
+    return st.lists(st.tuples(st.sampled_from([PIPELINED_KEY, OTHER_KEY]), st.integers(0, largest)), max_size=most)
 
 
 @settings(max_examples=150, deadline=None)
-@given(requests=requests, steps=steps, at_once=st.lists(st.booleans(), max_size=90))
+@given(requests=requests(300_000, 90), steps=steps(120), at_once=st.lists(st.booleans(), max_size=90))
 def test_order_and_bounds_hold(
     requests: list[tuple[int, int]], steps: list[tuple[str, int]], at_once: list[bool]
 ) -> None:

@@ -11,13 +11,13 @@ from typing import Any, cast
 
 import pytest
 
+from harness.tls_peer import Peer
 from harness.waiting import until
 from kwire.net.connection import ListenerSetup
 from kwire.net.newcomers import EVENTS_PER_TURN, Newcomers
 from kwire.net.tls_connection import Handshakes, TlsConnection
 from tests.net.conftest import OTHER_KEY, REQUEST_MAX_BYTES, Answers, Certificates, Network, frame, request
 from tests.net.test_newcomers import new_log
-from tests.net.tls.peer import Peer
 from tests.net.tls.test_handshakes import ManySockets, TurnedLoop, new_wire, run
 
 # -- accepted sockets -------------------------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ class Begun:
         run(self.loop)
         assert self.socket.sends == 1
         self.finished = self.peer.handshake(bytes(self.socket.sent))
-        assert self.peer.established
+        assert self.peer.is_established()
         self.socket.sent.clear()
 
     def read(self) -> bytes:

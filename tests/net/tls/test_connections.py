@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from harness.tls_peer import Peer
 from kwire.base.doors import Doors, Sockets
 from kwire.base.file_range import FileRange
 from kwire.net.connection import Connection
@@ -21,7 +22,6 @@ from kwire.net.settings import OUTGOING_LIMIT, SMALL_RANGE
 from kwire.net.tls import HEADER_BYTES, PIECE_BYTES, RECORD_BYTES, SEND_BYTES
 from tests.net.conftest import OTHER_KEY, Certificates, Client, Network, frame, request
 from tests.net.test_file_ranges import ColdFiles, Owner, answer_with
-from tests.net.tls.peer import Peer
 
 VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 ALERT = 21
@@ -60,7 +60,7 @@ class RawClient:
 
     async def handshake(self, piece: int = 0) -> None:
         await self.send(self.peer.handshake(), piece)
-        while not self.peer.established:
+        while not self.peer.is_established():
             answer = self.peer.handshake(await self._read())
             if answer:
                 await self.send(answer, piece)
@@ -144,7 +144,7 @@ async def test_requests_may_follow_the_handshake_at_once(network: Network) -> No
     established = False
     while not established:
         answer = client.peer.handshake(await client._read())
-        established = client.peer.established
+        established = client.peer.is_established()
         if established:
             answer += client.peer.encrypt(request(OTHER_KEY, b"z" * 200_000) + request(OTHER_KEY, b"early"))
         await client.send(answer)

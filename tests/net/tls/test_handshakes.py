@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from harness.simulation.network import SimulatedSocket
 from harness.simulation.world import Machine, Simulation
+from harness.tls_peer import Peer
 from kwire.base.config import Endpoint
 from kwire.base.doors import Doors, Sockets
 from kwire.base.file_range import FileRange
@@ -35,12 +36,11 @@ from kwire.net.settings import RECEIVE_BYTES, SETUP_MAX_MS, NetSettings
 from kwire.net.tls import RECORD_BYTES, TAKEN_MAX, UNSENT_LIMIT, RecordBuffers, TlsSocket
 from kwire.net.tls_connection import ALERT_TIME_S, STEPS_PER_TURN, Handshakes, TlsConnection
 from kwire.net.wire import Wire
-from tests.net.conftest import OTHER_KEY, PIPELINED_KEY, REQUEST_MAX_BYTES, Answers, Certificates, frame, request
+from tests.net.conftest import OTHER_KEY, REQUEST_MAX_BYTES, Answers, Certificates, frame, request
 from tests.net.test_connection_properties import Answers as CheckedAnswers
-from tests.net.test_connection_properties import Loop, Socket
+from tests.net.test_connection_properties import Loop, Socket, requests, steps
 from tests.net.test_file_ranges import Owner
 from tests.net.test_login import LOGIN, Login
-from tests.net.tls.peer import Peer
 
 # -- on virtual time --------------------------------------------------------------------------------------------------
 
@@ -63,7 +63,7 @@ class Client:
 
     async def handshake(self) -> None:
         self.socket.send(self.peer.handshake())
-        while not self.peer.established:
+        while not self.peer.is_established():
             await asyncio.sleep(0.01)
             if answer := self.peer.handshake(self.received() or b""):
                 self.socket.send(answer)
@@ -349,21 +349,13 @@ def test_a_turn_of_the_loop_sends_a_part_of_a_large_range(certificates: Certific
 
 # -- any order of events ----------------------------------------------------------------------------------------------
 
-steps = st.lists(
-    st.one_of(
-        st.tuples(st.just("bytes"), st.integers(1, 500_000)),
-        st.tuples(st.just("answer"), st.integers(0, 100)),
-        st.tuples(st.just("room"), st.one_of(st.integers(1, 400), st.integers(1, 1_000_000))),
-        st.tuples(st.just("turn"), st.just(0)),
-    ),
-    max_size=80,
-)
-requests = st.lists(st.tuples(st.sampled_from([PIPELINED_KEY, OTHER_KEY]), st.integers(0, 200_000)), max_size=40)
 CERTIFICATES = Certificates()
 
 
 @settings(max_examples=60, deadline=None)
-@given(requests=requests, steps=steps, at_once=st.lists(st.booleans(), max_size=40), version=st.booleans())
+@given(
+    requests=requests(200_000, 40), steps=steps(80), at_once=st.lists(st.booleans(), max_size=40), version=st.booleans()
+)
 def test_order_and_bounds_hold_over_tls(
     requests: list[tuple[int, int]], steps: list[tuple[str, int]], at_once: list[bool], version: bool
 ) -> None:
@@ -403,7 +395,7 @@ def established(loop: TurnedLoop, sock: Socket, context: ssl.SSLContext) -> Peer
     """A client whose part of the handshake is done; its last bytes are not read yet."""
     peer = Peer(context)
     sock.incoming += peer.handshake()
-    while not peer.established:
+    while not peer.is_established():
         run(loop)
         sock.incoming += peer.handshake(bytes(sock.sent))
         sock.sent.clear()

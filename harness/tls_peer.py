@@ -1,4 +1,4 @@
-"""The other side of a TLS connection whose bytes the test moves itself."""
+"""The other side of a TLS connection whose bytes its user moves."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ class Peer:
             pass
         return self._outgoing.read()
 
-    @property
-    def established(self) -> bool:
+    def is_established(self) -> bool:
         """Whether the client's part of the handshake is done."""
         return self._object.version() is not None
 
