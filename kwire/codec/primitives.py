@@ -26,6 +26,10 @@ def varint(value: int) -> bytes:
     """An unsigned varint."""
     if value < 128:
         return SHORT_VARINTS[value]
+    if value < 1 << 14:
+        return bytes((value & 127 | 128, value >> 7))
+    if value < 1 << 21:
+        return bytes((value & 127 | 128, value >> 7 & 127 | 128, value >> 14))
     if value > MAX_INT32:
         raise CodecError(f"length {value} is too large")
     out = bytearray()

@@ -14,8 +14,8 @@ The rules of this file:
 - Responses that become ready in a turn of the loop are sent at its end, one connection after the other: the first
   response wakes the client's process, and the others find it awake, which costs less (`Wire.flush_soon`). Two cases are
   sent at once: requests that took long (`LONG_BYTES`), and a connection that is the only active one.
-- A dispatcher may put work off until then (`Connection.put_off`). It is done before any of these responses is sent, and
-  before a request starts that would have to wait for the connection's earlier ones.
+- A dispatcher may put work off until then (`Connection.put_off`). It is done before any of these responses is sent. The
+  dispatcher does it before it answers a later request that did not put off work of its own.
 - Every part with a `release` (a `FileRange`) is released exactly once: when it is sent, or when the connection closes.
 - An exception in this module closes the connection; otherwise the client would wait for ever.
 
@@ -201,7 +201,7 @@ class Connection:
             self._limit_setup()
 
     def _send_queue(self, sock: Any) -> Outgoing:
-        return Outgoing(self._wire.loop, self._wire.doors, sock, self._advance)
+        return Outgoing(self._wire.loop, self._wire.doors, sock, self._writable)
 
     def use(self, dispatcher: Dispatcher, request_max_bytes: int) -> None:
         """Pass the following requests to another dispatcher, with another limit of their size: the client has logged
@@ -308,7 +308,7 @@ class Connection:
             position = self._complete_partial(data)
             if position == end:
                 return
-        out, slots, wire = self._out, self._slots, self._wire
+        out, slots = self._out, self._slots
         budget = FRAMES_PER_TURN
         while end - position >= 4:
             size = _read_size(data, position)[0]
@@ -317,8 +317,6 @@ class Connection:
             following = position + 4 + size
             if following > end:
                 break
-            if wire.work is not None and not self._is_pipelined(data, position + 4):
-                wire.do_work()
             if not budget or (
                 (slots or out.size or self.closing or self._muted) and not self._may_start(data, position + 4)
             ):
@@ -328,7 +326,7 @@ class Connection:
             frame = data[position + 4 : following]
             self.is_alone = self._at_once and following == end
             self.dispatcher.dispatch(self, frame if size >= copied_below else memoryview(bytearray(frame)))
-            if self.closed:
+            if following == end or self.closed:
                 return
             position = following
         if position < end:
@@ -425,6 +423,13 @@ class Connection:
             self._reading = False
             self._readers.remove_reader(self._fd)
 
+    def _writable(self) -> None:
+        """The socket accepts more."""
+        if self._out.send_more():
+            self.active_tick = self._wire.tick
+        else:
+            self._advance()
+
     def _advance(self) -> None:
         """Send what can be sent, then start held-back requests as far as they may; read on when none is left."""
         if self.closed or self._taking or not self._flush() or self._reading or self._yielding:
@@ -479,13 +484,13 @@ class Connection:
         dispatched. The work passes on its responses with `queue`."""
         self._wire.work = work
 
-    def queue(self, parts: list[Part], size: int) -> None:
+    def queue(self, response: bytes) -> None:
         """`send` for work that was put off: the response is sent with the others of this turn."""
         if not self.closed and not self._slots:
-            self._out.add(parts, size)
+            self._out.add_buffer(response)
             return
         taking, self._taking = self._taking, True
-        self.send(parts, size)
+        self.send([response], len(response))
         self._taking = taking
 
     def defer(self, pipelined: bool) -> Slot:

@@ -78,10 +78,16 @@ class Outgoing:
         if len(parts) == 1:
             self._queue.append(parts[0])
             return
+        queue = self._queue
         for part in parts:
             if type(part) is FileRange and part.size <= SMALL_RANGE:
                 part = self._read_small(part)
-            self._queue.append(part)
+            queue.append(part)
+
+    def add_buffer(self, response: bytes) -> None:
+        """Queue a response that is one buffer."""
+        self.size += len(response)
+        self._queue.append(response)
 
     def _read_small(self, part: FileRange) -> bytes:
         data = self._doors.files.pread(part.fd, part.size, part.position)
@@ -125,6 +131,16 @@ class Outgoing:
             self._stop_waiting()
         return self.size != before
 
+    def send_more(self) -> bool:
+        """The socket is writable: send more of a range that has been begun, the usual case. Returns whether nothing
+        else is to be done, since the socket is full again; `flush` does it, and meets a failure once more."""
+        if not self._range_sent:
+            return False
+        try:
+            return not self._send_range(self._queue[0])  # type: ignore[arg-type]
+        except (OSError, EOFError):
+            return False
+
     def _is_cold(self, part: FileRange) -> bool:
         """Whether a range has to be read from disk first; if so, the read is started."""
         self._looked_at = part
@@ -152,9 +168,10 @@ class Outgoing:
 
     def _send_run(self) -> bool:
         """Send the buffers at the front in one call. Returns whether all of them are sent."""
+        queue = self._queue
         run: list[Any] = []
         flags = 0
-        for part in self._queue:
+        for part in queue:
             if type(part) is FileRange:
                 flags = self._doors.sockets.MSG_MORE  # the few bytes before a range need no packet of their own
                 break
@@ -163,7 +180,6 @@ class Outgoing:
                 break
         sent = self._sendmsg(run, (), flags)
         self.size -= sent
-        queue = self._queue
         for part in run:
             length = len(part)
             if sent < length:

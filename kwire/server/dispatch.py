@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kwire.base.errors import ErrorCode
 from kwire.base.logging import DEBUG, TRACE, get_logger
-from kwire.base.metrics import FETCH_CONSUMER, FETCH_FOLLOWER
+from kwire.base.metrics import FETCH_CONSUMER, FETCH_FOLLOWER, TIMES_MAX
 from kwire.codec.errors import CodecError
 from kwire.codec.protocol import ApiKey, decode, decode_request_header, encode_parts
 from kwire.handlers.api import REQUEST_BUDGET, CloseConnection, error_of
@@ -42,8 +42,12 @@ if TYPE_CHECKING:
     from kwire.net.settings import Part
     from kwire.quotas.managers import ClientSensors
 
-_read_header = Struct(">hhih").unpack_from
+_read_fields = Struct(">hhih").unpack_from
 _HEADER_SIZE: Final = 10
+_read_start = Struct(">ii").unpack_from  # API key and version as one number, correlation id
+_START_SIZE: Final = 8
+_KEPT_HEADER_MAX: Final = 512
+"""The size of the largest header that is kept to recognize the next request like it."""
 _pack_throttle = Struct(">i").pack
 
 _THROTTLE_SIZE: Final = 4
@@ -100,14 +104,19 @@ class Dispatcher:
             raise InvalidFrame("this broker is not registered at the moment, so it cannot tell what clients may do")
         client = connection.context or self._meet(connection)
         try:
-            key, version, correlation_id, length = _read_header(frame)
-            route = self._routes.get((key, version)) or self._route(key, version)
-            if route is None:
-                self._answer_unknown_version(connection, correlation_id)
-                return
-            position = self._read_rest_of_header(client, route, frame, length)
+            start, correlation_id = _read_start(frame)
+            if start == client.start and frame[_START_SIZE : client.body].tobytes() == client.rest_of_header:
+                route, position = client.route, client.body  # as in the client's last request
+            else:
+                route, position = self._read_header(client, frame)
+                if route is None:
+                    self._answer_unknown_version(connection, correlation_id)
+                    return
             response = None
             if route.fast_path is not None and self._request_log.level > DEBUG:
+                version = route.version
+                if self._appends and route.together is None:
+                    self._append_all()
                 response = route.fast_path(frame, position, version, correlation_id, self.services, client.decisions)
                 if response.__class__ is tuple:
                     parts, size = response
@@ -122,30 +131,32 @@ class Dispatcher:
                     if response.__class__ is bytes:
                         self._answer_quickly(connection, route, len(frame), [response], len(response), started)
                         return
-            if self._appends:
-                self._append_all()
+            self.append_all()
             exchange = Exchange(self.services, connection, route, correlation_id, started)
             exchange.request_size = len(frame)
             if response is None:
-                exchange.request, _ = decode(route.request_class, version, frame, position, REQUEST_BUDGET)
+                exchange.request, _ = decode(route.request_class, route.version, frame, position, REQUEST_BUDGET)
             else:
                 exchange.encoded = frame, position
         except (CodecError, struct_error) as error:
             raise InvalidFrame(f"malformed request: {error}") from None
+        self._begin(exchange, response)
+
+    def _begin(self, exchange: Exchange, response: Any) -> None:
+        """Handle a request, unless it has to wait for its turn. ``response``: how the fast path goes on, or None."""
         if response is not None:
-            response = response(exchange)
-        else:
-            followers = route.of_followers
-            if followers is not None:
-                request = exchange.request
-                if request.replica_state.replica_id >= 0 or request.replica_id >= 0:  # inline: every Fetch comes here
-                    route = exchange.route = followers
-            if route.takes_long and self._turns.is_over:
-                exchange.slot = connection.defer(pipelined=False)
-                self._turns.wait(partial(self._begin_late, exchange))
-                return
-            response = self._handle(exchange)
-        self._begun(exchange, response)
+            self._begun(exchange, response(exchange))
+            return
+        followers = exchange.route.of_followers
+        if followers is not None:
+            request = exchange.request
+            if request.replica_state.replica_id >= 0 or request.replica_id >= 0:  # inline: every Fetch comes here
+                exchange.route = followers
+        if exchange.route.takes_long and self._turns.is_over:
+            exchange.slot = exchange.connection.defer(pipelined=False)
+            self._turns.wait(partial(self._begin_late, exchange))
+            return
+        self._begun(exchange, self._handle(exchange))
 
     def _begin_late(self, exchange: Exchange) -> None:
         """Handle a request that has waited for its turn, unless its client has gone. The wait is not part of its
@@ -175,7 +186,10 @@ class Dispatcher:
         metrics = route.metrics
         metrics.request_bytes += request_size
         metrics.response_bytes += size
-        metrics.record(route.version, int((self._clock() - started) * 1e6), 0)
+        times = route.times
+        times.append(int((self._clock() - started) * 1e6))
+        if len(times) >= TIMES_MAX:
+            metrics.count()
 
     def _append(self, append: Append) -> None:
         """Append a batch, together with others of this turn of the loop unless it is large, before their responses are
@@ -187,9 +201,15 @@ class Dispatcher:
             self._appended(append, append.run(), self._clock())
             return
         appends.append(append)
-        if len(appends) == 1:
+        count = len(appends)
+        if count == 1:
             append.source[0].put_off(self._append_all)
-        elif len(appends) == APPENDS_MAX:
+        elif count == APPENDS_MAX:
+            self._append_all()
+
+    def append_all(self) -> None:
+        """Do the appends that were put off, before something else of their clients is begun."""
+        if self._appends:
             self._append_all()
 
     def _append_all(self) -> None:
@@ -219,11 +239,14 @@ class Dispatcher:
         if self._quotas.active:
             self._charge_quickly(connection, route, size, result, started)
             return
-        connection.queue([result], len(result))
+        connection.queue(result)
         metrics = route.metrics
         metrics.request_bytes += size
         metrics.response_bytes += len(result)
-        metrics.record(route.version, int((now - started) * 1e6), 0)
+        times = route.times
+        times.append(int((now - started) * 1e6))
+        if len(times) >= TIMES_MAX:
+            metrics.count()
 
     def _begun(self, exchange: Exchange, response: Any) -> None:
         """Respond at once, or when the awaitable is done."""
@@ -279,9 +302,14 @@ class Dispatcher:
         self._routes[key, version] = route
         return route
 
-    @staticmethod
-    def _read_rest_of_header(client: Client, route: Route, frame: memoryview, length: int) -> int:
-        """Read the client id and skip the tags. Returns where the body begins."""
+    def _read_header(self, client: Client, frame: memoryview) -> tuple[Route | None, int]:
+        """Read a header unlike that of the client's last request: its route, None if this version of ApiVersions is
+        unknown, and where the body begins. Raises `InvalidFrame`, CodecError, struct.error."""
+        key, version, _, length = _read_fields(frame)
+        route = self._routes.get((key, version)) or self._route(key, version)
+        if route is None:
+            return None, 0
+        client.start = None
         position = _HEADER_SIZE
         if length >= 0:
             position += length
@@ -291,16 +319,20 @@ class Dispatcher:
                 client.id_bytes = raw
         else:
             client.id_bytes = client.id = None
-        if not route.flexible_header:
-            return position
-        if len(frame) > position and not frame[position]:  # the usual case: no tags
-            return position + 1
-        return decode_request_header(frame)[1]
+        if route.flexible_header:
+            if len(frame) > position and not frame[position]:  # the usual case: no tags
+                position += 1
+            else:
+                position = decode_request_header(frame)[1]
+        if position <= _KEPT_HEADER_MAX:
+            client.start = _read_start(frame)[0]
+            client.rest_of_header, client.body, client.route = frame[_START_SIZE:position].tobytes(), position, route
+        return route, position
 
-    @staticmethod
-    def _answer_unknown_version(connection: Connection, correlation_id: int) -> None:
+    def _answer_unknown_version(self, connection: Connection, correlation_id: int) -> None:
         from kwire.handlers.cluster.api_versions import unsupported_version
 
+        self.append_all()
         body = encode_parts(unsupported_version(), 0)[0]
         connection.send([pack_header(len(body) + 4, correlation_id) + body], len(body) + 8)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kwire.base.metrics import Counter, Histogram, MetricsRegistry, metric_name
+from kwire.base.metrics import Counter, Histogram, MetricsRegistry, RequestMetrics, metric_name
 
 
 class FakeClock:
@@ -80,6 +80,25 @@ def test_request_phases_add_up_and_every_phase_counts_every_request() -> None:
         "ThrottleTimeMs",
     ):
         assert shown[prefix + phase + ",request=Produce"]["Count"] == 2
+
+
+def test_requests_that_were_answered_at_once_are_counted_together() -> None:
+    one_by_one, together = RequestMetrics(), RequestMetrics()
+    times = [0, 7, 8, 1000, 8191, 8192, 2**20, 2**70]
+    for number, us in enumerate(times):
+        one_by_one.record(7 + number % 2, us)
+        together.times_of(7 + number % 2).append(us)
+    registry = MetricsRegistry(FakeClock())
+    registry.requests("Produce").times_of(9).append(1000)
+    shown = registry.snapshot()
+    assert shown["kafka.network:type=RequestMetrics,name=RequestsPerSec,request=Produce,version=9"]["Count"] == 1
+    assert together.errors_by_name() == one_by_one.errors_by_name() == {"NONE": len(times)}
+    assert together.versions == one_by_one.versions
+    for (name, mine), theirs in zip(together.times().items(), one_by_one.times().values(), strict=True):
+        assert (mine.buckets, mine.total, mine.max) == (theirs.buckets, theirs.total, theirs.max), name
+    together.times_of(7).append(5)
+    assert together.merged(RequestMetrics()).versions[7] == one_by_one.versions[7] + 1
+    assert RequestMetrics().merged(together).times()["TotalTimeMs"].count == len(times) + 1
 
 
 def test_a_gauge_that_fails_does_not_spoil_the_dump() -> None:

@@ -80,6 +80,52 @@ async def test_ranges_and_buffers_arrive_in_order(network: Network, file: int, s
     assert (owner.users, owner.releases) == (0, 3)
 
 
+async def test_a_range_that_is_sent_piece_by_piece_keeps_its_connection_active(
+    plain_network: Network, file: int
+) -> None:
+    ticks: list[int] = []
+
+    def sendfile(socket_fd: int, fd: int, position: int, count: int) -> int:
+        (connection,) = server.connections
+        wire = connection._wire
+        ticks.append(wire.tick - connection.active_tick)
+        wire.tick += 1
+        return os.sendfile(socket_fd, fd, position, min(count, 1000))
+
+    plain_network.answers.answer = answer_with(b"head", FileRange(file, 0, 100_000, Owner()), b"tail")
+    server = plain_network.serve(doors=sockets(sendfile))
+    client = await plain_network.connect(server)
+    await client.send(request(OTHER_KEY))
+    assert await client.receive() == b"head" + CONTENT[:100_000] + b"tail"
+    assert ticks == [0] * 100
+
+
+@pytest.mark.parametrize("later", [OSError(errno.EPIPE, "gone"), OSError(errno.EIO, "bad disk"), 0])
+async def test_a_range_that_fails_in_the_middle_closes_the_connection(
+    plain_network: Network, file: int, later: OSError | int
+) -> None:
+    positions: list[int] = []
+
+    def sendfile(socket_fd: int, fd: int, position: int, count: int) -> int:
+        positions.append(position)
+        if len(positions) < 3:
+            return os.sendfile(socket_fd, fd, position, 1000)
+        if isinstance(later, OSError):
+            raise later
+        return later
+
+    owner = Owner()
+    plain_network.answers.answer = answer_with(b"head", FileRange(file, 0, 100_000, owner), b"tail")
+    server = plain_network.serve(doors=sockets(sendfile))
+    client = await plain_network.connect(server)
+    await client.send(request(OTHER_KEY))
+    with pytest.raises(asyncio.IncompleteReadError):
+        await client.receive()
+    await plain_network.until_left(server)
+    assert positions[:3] == [0, 1000, 2000]
+    assert (owner.users, owner.releases) == (0, 1)
+
+
 @pytest.mark.parametrize("size", [SMALL_RANGE, SMALL_RANGE + 1])
 async def test_a_range_that_ends_early_closes_the_connection(network: Network, file: int, size: int) -> None:
     owner = Owner()

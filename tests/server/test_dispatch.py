@@ -115,6 +115,33 @@ async def test_a_null_client_id_and_header_tags_are_understood(brokers: Brokers)
     assert seen == [None, "x"]
 
 
+async def test_a_header_unlike_the_one_before_is_read_anew(brokers: Brokers) -> None:
+    seen: list[tuple[str | None, int]] = []
+
+    def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
+        seen.append((context.client_id, context.api_version))
+        return HeartbeatResponse()
+
+    broker = await brokers.start()
+    serve(broker, heartbeat(handle))
+    client = await brokers.connect(broker)
+    tags, long = b"\x01\x00\x02ab", "x" * 600
+    headers: list[tuple[str | None, int, bytes]]
+    headers = [("a", 4, b"\0"), ("a", 4, b"\0"), ("a", 3, b""), ("a", 4, tags), ("a", 4, tags), ("ab", 4, b"\0")]
+    headers += [(None, 4, b"\0"), (None, 4, b"\0"), ("b", 4, b"\0"), (long, 4, b"\0"), (long, 4, b"\0"), ("", 4, b"\0")]
+    for number, (client_id, version, end) in enumerate(headers):
+        raw = b"" if client_id is None else client_id.encode()
+        head = (
+            struct.pack(">hhih", ApiKey.HEARTBEAT, version, number, -1 if client_id is None else len(raw)) + raw + end
+        )
+        body = b"\x02g\0\0\0\0\x01\0\0" if version == 4 else b"\0\1g\0\0\0\0\0\0\xff\xff"
+        answer = client._loop.create_future()
+        client._waiting.append((ApiKey.HEARTBEAT, version, number, answer))
+        client.send_bytes(struct.pack(">i", len(head + body)) + head + body)
+        await answer
+    assert seen == [(client_id, version) for client_id, version, _ in headers]
+
+
 async def respond(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
     await asyncio.sleep(0)
     if request.member_id == "kafka":

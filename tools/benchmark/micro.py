@@ -40,9 +40,8 @@ class Sink(Connection):
         """Release the parts of a response instead of sending them."""
         release_parts(parts)
 
-    def queue(self, parts: list[Any], size: int) -> None:
-        """The same."""
-        release_parts(parts)
+    def queue(self, response: bytes) -> None:
+        """Do not send a response."""
 
     def put_off(self, work: Callable[[], None]) -> None:
         """Do the work at once: no other connection has anything to add."""

@@ -285,7 +285,7 @@ class Partition:
         """Append the batches of several Produce requests, one each, with as few writes as possible. Of each its outcome
         or its error: see `append`. Not if acks=all might be refused (`appends_freely`)."""
         results = self.log.append_together(batches, leader_epoch=self.leader_epoch)
-        metrics = self.metrics
+        bytes_in = messages_in = 0
         for info in results:
             if isinstance(info, Exception):
                 if isinstance(info, KafkaError) and _is_lasting(info):
@@ -294,8 +294,10 @@ class Partition:
             if info.flushed is not None:
                 self._wait_for_flush(info.first_offset, info.flushed)
             if not info.duplicate:
-                metrics.bytes_in += info.size
-                metrics.messages_in += info.last_offset - info.first_offset + 1
+                bytes_in += info.size
+                messages_in += info.last_offset - info.first_offset + 1
+        self.metrics.bytes_in += bytes_in
+        self.metrics.messages_in += messages_in
         if self._failure is None:
             self._advance()
         self._notify_soon()

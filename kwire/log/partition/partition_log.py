@@ -219,17 +219,16 @@ class PartitionLog:
         """`_appended` for the batches of one write."""
         segment, producers, interval = self.active, self.producer_state, self._index_interval
         start, first, position = self.log_start_offset, self.log_end_offset, segment.size
-        note_batch = segment.note_batch
+        note_batch, recovery_point = segment.note_batch, self.flusher.recovery_point
         for place, (header, data, append_time_ms) in group:
             last, latest, size = first + header.last_offset_delta, header.max_timestamp, header.length + 12
             note_batch(first, last, latest, position, size, interval)
-            self.log_end_offset = last + 1
             if header.producer_id >= 0:
                 producers.update(header, first, data)  # nothing has completed: these are no markers
             info = results[place] = AppendInfo(first, last, start, leader_epoch, size, append_time_ms, latest)
-            first = producers.map_end_offset = last + 1
+            first = self.log_end_offset = producers.map_end_offset = last + 1
             position += size
-            if first - self.flusher.recovery_point >= self._flush_messages:
+            if first - recovery_point >= self._flush_messages:
                 info.flushed = self.flusher.flush()
 
     def _appended(

@@ -19,6 +19,10 @@ from kwire.base.doors import Files
 from kwire.log.common.append_info import AbortedTransaction
 
 _OFFSET_ENTRY = Struct(">ii")
+_read_offset_entry = _OFFSET_ENTRY.unpack_from
+_read_two_offset_entries = Struct(">iiii").unpack_from
+_NEAR = 64
+"""How many entries a guessed place may be off before all entries of that side are searched."""
 _TIME_ENTRY = Struct(">qi")
 _TXN_ENTRY = Struct(">hqqqq")
 
@@ -132,14 +136,33 @@ class OffsetIndex(_EntryFile):
     def lookup(self, relative_offset: int) -> int:
         """Where to start scanning for an offset: the position of the last entry at or before it, or 0."""
         data = self.data
-        low, high = 0, len(data) // 8
-        while low < high:  # first entry beyond the offset
+        count = len(data) // 8
+        if not count:
+            return 0
+        last, position = _read_offset_entry(data, count * 8 - 8)
+        if last <= relative_offset:
+            return int(position)
+        low, high = 0, count - 1  # of the first entry beyond the offset
+        guess = relative_offset * count // (last + 1)  # right if all batches are alike
+        if guess > 0:
+            before, position, following, _ = _read_two_offset_entries(data, guess * 8 - 8)
+            if before <= relative_offset < following:
+                return int(position)
+            if before > relative_offset:
+                high, near = guess - 1, guess - _NEAR
+                if near > 0 and _read_offset_entry(data, near * 8 - 8)[0] <= relative_offset:
+                    low = near
+            else:
+                low, near = guess + 1, guess + _NEAR
+                if near < high and _read_offset_entry(data, near * 8)[0] > relative_offset:
+                    high = near
+        while low < high:
             middle = (low + high) // 2
-            if _OFFSET_ENTRY.unpack_from(data, middle * 8)[0] <= relative_offset:
+            if _read_offset_entry(data, middle * 8)[0] <= relative_offset:
                 low = middle + 1
             else:
                 high = middle
-        return 0 if low == 0 else int(_OFFSET_ENTRY.unpack_from(data, low * 8 - 8)[1])
+        return int(_read_offset_entry(data, low * 8 - 8)[1]) if low else 0
 
     def first_at_or_after(self, position: int) -> int | None:
         """The relative offset of the first entry whose batch begins at a position or later; None without one."""

@@ -101,6 +101,7 @@ class Authentication:
 
     def repeat(self, connection: Connection, frame: memoryview) -> None:
         """Begin a reauthentication, whose handshake is this frame."""
+        self._main.append_all()  # whose responses come first
         client: SaslClient = connection.context
         client.login = Login(self._rules, client.session)
         connection.use(self, self.settings.receive_max_bytes)

@@ -53,6 +53,7 @@ class Route:
         "response_header_size",
         "takes_long",
         "tells_software",
+        "times",
         "together",
         "version",
     )
@@ -71,6 +72,7 @@ class Route:
         self.fast_path = None if api.fast_path is None else api.fast_path(version)
         self.together = api.together
         self.metrics = metrics
+        self.times = metrics.times_of(version)
         self.takes_long = False  # whether the last request took long
         self.of_followers: Route | None = None  # of Fetch: the route of followers' requests, with metrics of their own
         self.count_errors = error_counter(self.response_class, version)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tempfile
+from itertools import accumulate
+from random import Random
 
 import hypothesis.strategies as st
 from hypothesis import settings
@@ -116,12 +118,19 @@ def test_index_lookup_equals_a_linear_search() -> None:
 
     from kwire.base.doors import Files
 
-    @settings(max_examples=200, deadline=None)
-    @given(st.lists(st.integers(1, 2**31 - 1), unique=True, max_size=40).map(sorted), st.integers(0, 2**31 - 1))
-    def check(offsets: list[int], wanted: int) -> None:
+    anywhere = st.lists(st.integers(1, 2**31 - 1), unique=True, max_size=40).map(sorted)
+    in_runs = st.lists(st.tuples(st.integers(1, 150), st.integers(1, 5000)), max_size=5).map(
+        lambda runs: list(accumulate(step for count, step in runs for _ in range(count)))
+    )  # batches of one size, then of another: places are guessed right, or wrong by a few or by many
+
+    @settings(max_examples=300, deadline=None)
+    @given(st.one_of(anywhere, in_runs), st.integers(-2, 2**31 - 1), st.sampled_from([None, -1, 0, 1]), st.randoms())
+    def check(offsets: list[int], wanted: int, beside: int | None, random: Random) -> None:
         index = OffsetIndex(Files(), "/nowhere", new=True)
         for i, offset in enumerate(offsets):
             index.append(offset, i * 100)
+        if offsets and beside is not None:
+            wanted = random.choice(offsets) + beside
         below = [i * 100 for i, offset in enumerate(offsets) if offset <= wanted]
         assert index.lookup(wanted) == (below[-1] if below else 0)
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import struct
 from typing import Any
 
 import pytest
 
 from harness.raw_client import RawClient
 from kwire.base.errors import ErrorCode
+from kwire.codec.messages.api_versions_request import ApiVersionsRequest
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kwire.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kwire.codec.messages.metadata_request import MetadataRequest
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from kwire.codec.protocol import ApiKey
 from kwire.codec.records import Record, build_batch
 from kwire.net.outgoing import Outgoing
 from kwire.server.broker import Broker
@@ -91,6 +95,25 @@ async def test_a_request_behind_an_append_finds_it_done(brokers: Brokers) -> Non
         third, fetched = await asyncio.gather(client.call(produce(), 9), client.call(fetch, 11))
         assert outcome(third) == outcome(first) + 1
         assert fetched.responses[0].partitions[0].records
+
+
+async def test_responses_behind_appends_keep_their_order(brokers: Brokers) -> None:
+    _, clients = await start(brokers)
+    for client in clients:
+        for behind, version in ((ApiVersionsRequest(), 2), (MetadataRequest(topics=[]), 12), (end_offset(), 7)):
+            first, _, last = await asyncio.gather(
+                client.call(produce(), 9), client.call(behind, version), client.call(produce(), 9)
+            )
+            assert outcome(last) == outcome(first) + 1
+        first = client.post(produce(), 9)
+        client._correlation_id += 1
+        unknown = client._loop.create_future()
+        client._waiting.append((ApiKey.API_VERSIONS, 0, client._correlation_id, unknown))
+        frame = struct.pack(">hhih", ApiKey.API_VERSIONS, 999, client._correlation_id, -1)
+        client.send_bytes(struct.pack(">i", len(frame)) + frame)
+        last = client.post(produce(), 9)
+        assert (await unknown).error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert outcome(await last) == outcome(await first) + 1
 
 
 async def test_small_and_large_appends_of_one_connection_keep_their_order(brokers: Brokers) -> None:

@@ -60,6 +60,10 @@ class Main:
         self.services = services_on(time)
         self.registry = REGISTRY
         self.frames: list[bytes] = []
+        self.appended = 0
+
+    def append_all(self) -> None:
+        self.appended += 1
 
     def client_of(self, connection: Any, kind: Any) -> Any:
         return kind(ANONYMOUS, "127.0.0.1", ("localhost", 9092))
@@ -224,6 +228,7 @@ def test_a_client_logs_in_again_before_and_after_the_end(late_ms: int) -> None:
     listener.time.now_ms += late_ms
     connection.receive(handshake())
     assert connection.dispatcher is listener.authentication
+    assert listener.main.appended == 1  # the responses to earlier requests come first
     assert connection.request_max_bytes == 512 * 1024
     connection.receive(authenticate())
     assert connection.context is client
