@@ -7,6 +7,7 @@ Sizes and offsets are kept in memory: appending is one `pwrite` at the tracked e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 from kwire.base.doors import Files
 from kwire.base.file_range import FileRange
@@ -28,7 +29,8 @@ JOINED_BYTES = 8 * 1024
 """Batches that are written together are joined up to this size: a copy costs less than to name each to the system."""
 
 TAIL_BATCHES = 64
-"""How many of the last appended batches have their positions in memory, for consumers at the end of the log."""
+"""How many of the last appended batches have their positions in memory, for consumers at the end of the log; the older
+half is forgotten at once."""
 
 
 class Segment:
@@ -172,7 +174,7 @@ class Segment:
         tail = self._tail
         tail[base_offset] = position
         if len(tail) > TAIL_BATCHES:
-            del tail[next(iter(tail))]
+            self._tail = dict(islice(tail.items(), TAIL_BATCHES // 2, None))
         self.size = position + size
 
     def note_max_timestamp(self) -> None:

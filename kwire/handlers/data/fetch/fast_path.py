@@ -118,20 +118,19 @@ def _read(asked: Asked, version: int, partition: Partition, services: Services) 
     any_replica = version >= FIRST_WITH_ANY_REPLICA
     (partition.require_replica if any_replica else partition.require_leader)(asked.leader_epoch)
     log = partition.log
-    limit = log.last_stable_offset if asked.committed_only else log.high_watermark
+    committed_only = asked.committed_only
+    limit = log.last_stable_offset if committed_only else log.high_watermark
     if not log.log_start_offset <= asked.offset <= limit:
         raise _NotOrdinary if log.log_start_offset <= asked.offset <= log.log_end_offset else _OutsideLog
     bytes_max: int = services.config.fetch_max_bytes
     found = NO_DATA
     if asked.offset < limit:
         most = min(asked.partition_max_bytes, asked.max_bytes, bytes_max)
-        found = partition.read(
-            asked.offset, max(most, 0), committed_only=asked.committed_only, from_follower=any_replica
-        )
+        found = partition.read(asked.offset, max(most, 0), committed_only=committed_only, from_follower=any_replica)
     if found.size < min(asked.min_bytes, bytes_max) and asked.max_wait_ms > 0:
         _release(found)
         return None
-    if not found.size or (asked.committed_only and log.aborted_transactions(asked.offset, limit)):
+    if not found.size or (committed_only and log.aborted_transactions(asked.offset, limit)):
         _release(found)
         raise _NotOrdinary
     return found

@@ -97,6 +97,9 @@ class Asked(NamedTuple):
         return self.isolation_level == _COMMITTED
 
 
+_new_tuple = tuple.__new__  # a NamedTuple without the call of its constructor
+
+
 def request(frame: memoryview, position: int, version: int) -> Asked | None:
     """The request whose body begins at ``position``, if it is an ordinary one. struct.error, IndexError if the frame
     ends early."""
@@ -120,7 +123,8 @@ def _compact_response(
     total = _COMPACT_FIXED + len(topic) + len(length) + found.size
     head = _pack_compact_head(total, correlation_id, 0, asked.session_id, _ONE)
     offsets = log.high_watermark, log.last_stable_offset, log.log_start_offset
-    tail = _pack_compact_partition(_ONE, asked.partition, *offsets, 1 if asked.committed_only else 0, -1)
+    no_aborted = 1 if asked.isolation_level == _COMMITTED else 0  # none of them, or no array
+    tail = _pack_compact_partition(_ONE, asked.partition, *offsets, no_aborted, -1)
     return _parts((head, topic, tail, length), found.records, _TAGS), total + 4
 
 
@@ -158,8 +162,9 @@ def _compact_request(frame: memoryview, position: int, version: int) -> Asked | 
         partitions, index, leader_epoch, offset, last_epoch, log_start, most, tags, topic_tags, forgotten = partition
         if partitions != _ONE or last_epoch >= 0 or tags or topic_tags or forgotten != 1 or len(topic) > _NAME_MAX:
             return None
-        values = (isolation, session_id, epoch, topic, index, leader_epoch, offset, log_start, most)
-        asked, position = Asked(max_wait_ms, min_bytes, max_bytes, *values), end + _COMPACT_PARTITION_SIZE
+        head = max_wait_ms, min_bytes, max_bytes, isolation, session_id, epoch
+        asked = _new_tuple(Asked, (*head, topic, index, leader_epoch, offset, log_start, most))
+        position = end + _COMPACT_PARTITION_SIZE
     else:
         return None
     rack = frame[position]  # its size and one; without a replica selector it only has to be valid
