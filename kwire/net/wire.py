@@ -106,11 +106,13 @@ class Wire:
 
     def flush_soon(self, connection: Flushed) -> None:
         """Send a connection's responses once every connection that has bytes was read."""
-        if not self._unsent:
+        unsent = self._unsent
+        if not unsent:
             self.loop.call_soon(self.flush)
-        elif len(self._unsent) == UNSENT_MAX:
+        elif len(unsent) == UNSENT_MAX:
             self.flush()
-        self._unsent.append(connection)
+            unsent = self._unsent
+        unsent.append(connection)
 
     def do_work(self) -> None:
         """Do the work that was put off."""

@@ -275,10 +275,11 @@ def _compact_records(frame: memoryview, start: int) -> memoryview | None:
             start += 1
         else:
             size, start = _long_varint(frame, start - 1)
-    records = frame[start : start + size - 1]
+    end = start + size - 1
+    records = frame[start:end]
     if (
         size <= _HEADER_SIZE
-        or frame[start + size - 1 :].tobytes() != b"\0\0\0"  # no tags, and nothing behind them
+        or frame[end:].tobytes() != b"\0\0\0"  # no tags, and nothing behind them
         or records[_ATTRIBUTES] & _NOT_ORDINARY
     ):
         return None
