@@ -128,7 +128,15 @@ async def test_a_header_unlike_the_one_before_is_read_anew(brokers: Brokers) -> 
     tags, long = b"\x01\x00\x02ab", "x" * 600
     headers: list[tuple[str | None, int, bytes]]
     headers = [("a", 4, b"\0"), ("a", 4, b"\0"), ("a", 3, b""), ("a", 4, tags), ("a", 4, tags), ("ab", 4, b"\0")]
-    headers += [(None, 4, b"\0"), (None, 4, b"\0"), ("b", 4, b"\0"), (long, 4, b"\0"), (long, 4, b"\0"), ("", 4, b"\0")]
+    headers += [
+        (None, 4, b"\0"),
+        (None, 4, b"\0"),
+        ("b", 4, b"\0"),
+        (long, 4, b"\0"),
+        (long, 4, b"\0"),
+        ("b", 4, b"\0"),
+    ]
+    headers += [("", 4, b"\0"), (None, 4, b"\0")]
     for number, (client_id, version, end) in enumerate(headers):
         raw = b"" if client_id is None else client_id.encode()
         head = (

@@ -11,6 +11,7 @@ import pytest
 
 from harness.raw_client import RawClient
 from kwire.base.errors import ErrorCode
+from kwire.base.metrics import TIMES_MAX
 from kwire.codec.messages.api_versions_request import ApiVersionsRequest
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
@@ -114,6 +115,18 @@ async def test_responses_behind_appends_keep_their_order(brokers: Brokers) -> No
         last = client.post(produce(), 9)
         assert (await unknown).error_code == ErrorCode.UNSUPPORTED_VERSION
         assert outcome(await last) == outcome(await first) + 1
+
+
+async def test_times_of_requests_are_counted_before_there_are_too_many(brokers: Brokers) -> None:
+    broker, clients = await start(brokers)
+    requests = broker.services.metrics.requests("Produce")
+    for at_once in (1, CLIENTS):
+        before, most = requests.versions.get(9, 0), 0
+        for _ in range(TIMES_MAX):
+            await asyncio.gather(*(client.call(produce(), 9) for client in clients[:at_once]))
+            most = max(most, len(requests.times_of(9)))
+        assert 0 < most < TIMES_MAX
+        assert requests.versions[9] > before
 
 
 async def test_small_and_large_appends_of_one_connection_keep_their_order(brokers: Brokers) -> None:
