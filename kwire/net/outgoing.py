@@ -227,4 +227,4 @@ class Outgoing:
         self._on_writable = _nothing
         release_parts(self._queue)
         self._queue.clear()
-        self.size = 0
+        self._range_sent = self.size = 0
