@@ -247,12 +247,12 @@ class Connection:
         if large is None:
             if received >= LONG_BYTES and self._newcomers is None:
                 wire.scratch = None
-                self._guarded_take(room[:received], LENT_BYTES)
+                self._take(room[:received], LENT_BYTES)
             else:
-                self._guarded_take(room[:received])
+                self._take(room[:received])
         else:
             room.release()
-            self._guarded_take_large(large)
+            self._take_large(large)
         if at_once:
             self.turn_over()
 
@@ -266,11 +266,58 @@ class Connection:
             else:
                 self._advance()
 
-    def _guarded_take(self, data: memoryview, copied_below: int = _COPIED) -> None:
-        """`_take`, with any failure closing the connection. The responses are sent together afterwards."""
+    def _out_of_memory(self, error: MemoryError) -> None:
+        """A request needs more memory than there is: its client may try again, and the others go on."""
+        reason = f"no memory for its request: {error}".rstrip(": ")
+        self._wire.lines.info("closing connection", listener=self.listener, connection=self.id, reason=reason)
+        self.close()
+
+    def _take_large(self, large: LargeFrame) -> None:
+        """Start the request in a large frame that is whole, or hold it back."""
+        self._large = None
+        frame = large.whole()
+        if not self._may_start(frame, 4):
+            self._hold(frame, owned=True, yielding=False)
+            return
+        self._take(frame, 0)
+        del frame  # a buffer with a view of it is not reused
+        large.done()
+
+    def _take(self, data: memoryview, copied_below: int = _COPIED) -> None:
+        """Start the requests in what was received; hold back what may not start, keep what is unfinished. Requests get
+        copies of frames below a size: 0 if nothing else is received into this memory. Any failure closes the
+        connection. The responses are sent together afterwards."""
         self._taking = True
         try:
-            self._take(data, copied_below)
+            position = 0
+            end = len(data)
+            if self._partial is not None:
+                position = self._complete_partial(data)
+                if position == end:
+                    return
+            out, slots = self._out, self._slots
+            budget = FRAMES_PER_TURN
+            while end - position >= 4:
+                size = _read_size(data, position)[0]
+                if not 0 < size <= self.request_max_bytes and (size or self.request_min_bytes):
+                    raise self._invalid_size(size)
+                following = position + 4 + size
+                if following > end:
+                    break
+                if not budget or (
+                    (slots or out.size or self.closing or self._muted) and not self._may_start(data, position + 4)
+                ):
+                    self._hold(data[position:], owned=not copied_below, yielding=not budget)
+                    return
+                frame = data[position + 4 : following]
+                self.is_alone = self._at_once and following == end
+                self.dispatcher.dispatch(self, frame if size >= copied_below else memoryview(bytearray(frame)))
+                if following == end or self.closed:
+                    return
+                budget -= 1
+                position = following
+            if position < end:
+                self._keep_partial(data[position:])
         except InvalidFrame as error:
             self._wire.lines.info("closing connection", listener=self.listener, connection=self.id, reason=str(error))
             self.close()
@@ -281,56 +328,6 @@ class Connection:
             self.close()
         finally:
             self._taking = False
-
-    def _out_of_memory(self, error: MemoryError) -> None:
-        """A request needs more memory than there is: its client may try again, and the others go on."""
-        reason = f"no memory for its request: {error}".rstrip(": ")
-        self._wire.lines.info("closing connection", listener=self.listener, connection=self.id, reason=reason)
-        self.close()
-
-    def _guarded_take_large(self, large: LargeFrame) -> None:
-        """Start the request in a large frame that is whole, or hold it back."""
-        self._large = None
-        frame = large.whole()
-        if not self._may_start(frame, 4):
-            self._hold(frame, owned=True, yielding=False)
-            return
-        self._guarded_take(frame, 0)
-        del frame  # a buffer with a view of it is not reused
-        large.done()
-
-    def _take(self, data: memoryview, copied_below: int) -> None:
-        """Start the requests in what was received; hold back what may not start, keep what is unfinished. Requests get
-        copies of frames below a size: 0 if nothing else is received into this memory."""
-        position = 0
-        end = len(data)
-        if self._partial is not None:
-            position = self._complete_partial(data)
-            if position == end:
-                return
-        out, slots = self._out, self._slots
-        budget = FRAMES_PER_TURN
-        while end - position >= 4:
-            size = _read_size(data, position)[0]
-            if not 0 < size <= self.request_max_bytes and (size or self.request_min_bytes):
-                raise self._invalid_size(size)
-            following = position + 4 + size
-            if following > end:
-                break
-            if not budget or (
-                (slots or out.size or self.closing or self._muted) and not self._may_start(data, position + 4)
-            ):
-                self._hold(data[position:], owned=not copied_below, yielding=not budget)
-                return
-            budget -= 1
-            frame = data[position + 4 : following]
-            self.is_alone = self._at_once and following == end
-            self.dispatcher.dispatch(self, frame if size >= copied_below else memoryview(bytearray(frame)))
-            if following == end or self.closed:
-                return
-            position = following
-        if position < end:
-            self._keep_partial(data[position:])
 
     def _frame_size(self, data: memoryview | bytearray, position: int) -> int:
         """The announced size of a frame, validated before any memory is allocated for it."""
@@ -439,7 +436,7 @@ class Connection:
             if not self._may_start(held, 4):
                 return
             self._held = None
-            self._guarded_take(held, 0)
+            self._take(held, 0)
             if self._wire.work is not None:
                 self._wire.do_work()
             if self.closed or not self._flush():

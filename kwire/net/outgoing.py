@@ -99,14 +99,14 @@ class Outgoing:
 
     def flush(self) -> bool:
         """Send what the socket accepts now. Returns whether anything was sent. OSError if the connection is closed."""
-        if self._reading is not None:
-            return False
         queue = self._queue
         before = self.size
         try:
             while queue:
                 head = queue[0]
-                if type(head) is FileRange:
+                if head.__class__ is FileRange:
+                    if self._reading is not None:
+                        return False
                     if head is not self._looked_at and self._is_cold(head):
                         break
                     all_sent = self._send_range(head)
