@@ -23,6 +23,7 @@ from kwire.codec.messages.offset_commit_value import OffsetCommitValue
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.codec.messages.request_header import RequestHeader
 from kwire.codec.messages.response_header import ResponseHeader
+from kwire.codec.primitives import read_varint, varint
 from kwire.codec.protocol import ApiKey, decode, encode, encode_parts
 from kwire.codec.schema import fields_of
 
@@ -108,6 +109,14 @@ def test_a_length_above_one_varint_byte_is_written_and_read() -> None:
     for size in (126, 127, 128, 16382, 16383, 32767):
         message = MetadataRequest(topics=[MetadataRequestTopic(name="n" * size)])
         assert decode(MetadataRequest, 9, encode(message, 9))[0] == message
+
+
+def test_varints_of_each_length_are_as_short_as_they_can_be() -> None:
+    for bits in (7, 14, 21, 28, 31):
+        for value in (2**bits - 1, 2**bits) if bits < 31 else (2**bits - 1,):
+            written = varint(value)
+            assert read_varint(written, 0) == (value, len(written))
+            assert len(written) == -(-value.bit_length() // 7)
 
 
 def test_decoded_records_are_a_view_into_the_frame() -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from itertools import accumulate
-from random import Random
 
 import hypothesis.strategies as st
-from hypothesis import settings
+import pytest
+from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from kwire.base.doors import Files
 from kwire.log.common.log_config import LogConfig
 from kwire.log.segment.indexes import OffsetIndex
 from tests.log.log_tools import NOW_MS, ManualClock, append, headers, open_log
@@ -113,25 +114,30 @@ TestLogMachine = LogMachine.TestCase
 TestLogMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 
 
-def test_index_lookup_equals_a_linear_search() -> None:
-    from hypothesis import given
+def index_of(offsets: list[int]) -> OffsetIndex:
+    """An index with these relative offsets, at positions 0, 100, 200 ..."""
+    index = OffsetIndex(Files(), "/nowhere", new=True)
+    for number, offset in enumerate(offsets):
+        index.append(offset, number * 100)
+    return index
 
-    from kwire.base.doors import Files
 
-    anywhere = st.lists(st.integers(1, 2**31 - 1), unique=True, max_size=40).map(sorted)
-    in_runs = st.lists(st.tuples(st.integers(1, 150), st.integers(1, 5000)), max_size=5).map(
-        lambda runs: list(accumulate(step for count, step in runs for _ in range(count)))
-    )  # batches of one size, then of another: places are guessed right, or wrong by a few or by many
+def position_in(offsets: list[int], wanted: int) -> int:
+    """What a linear search finds."""
+    below = [number * 100 for number, offset in enumerate(offsets) if offset <= wanted]
+    return below[-1] if below else 0
 
-    @settings(max_examples=300, deadline=None)
-    @given(st.one_of(anywhere, in_runs), st.integers(-2, 2**31 - 1), st.sampled_from([None, -1, 0, 1]), st.randoms())
-    def check(offsets: list[int], wanted: int, beside: int | None, random: Random) -> None:
-        index = OffsetIndex(Files(), "/nowhere", new=True)
-        for i, offset in enumerate(offsets):
-            index.append(offset, i * 100)
-        if offsets and beside is not None:
-            wanted = random.choice(offsets) + beside
-        below = [i * 100 for i, offset in enumerate(offsets) if offset <= wanted]
-        assert index.lookup(wanted) == (below[-1] if below else 0)
 
-    check()
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.integers(1, 2**31 - 1), unique=True, max_size=40).map(sorted), st.integers(-2, 2**31 - 1))
+def test_index_lookup_equals_a_linear_search(offsets: list[int], wanted: int) -> None:
+    assert index_of(offsets).lookup(wanted) == position_in(offsets, wanted)
+
+
+@pytest.mark.parametrize("steps", [[1], [7], [1, 40], [40, 1], [3, 90, 2], [1, 2, 3, 1000]])
+def test_index_lookup_finds_every_entry_whether_its_place_is_guessed_or_not(steps: list[int]) -> None:
+    offsets = list(accumulate(step for step in steps for _ in range(120)))  # batches of one size, then of another
+    index = index_of(offsets)
+    for entry in (0, *offsets):
+        for wanted in (entry - 1, entry, entry + 1):
+            assert index.lookup(wanted) == position_in(offsets, wanted), wanted
