@@ -15,7 +15,7 @@ from kwire.log.common import file_cache
 from kwire.log.common.append_info import NO_DATA, Origin
 from kwire.log.common.environment import LogEnvironment
 from kwire.log.common.log_config import LogConfig
-from kwire.log.segment.segment import SMALL_READ
+from kwire.log.segment.segment import SMALL_READ, TAIL_BATCHES, Segment
 from tests.log.log_tools import NOW_MS, ManualClock, append, batch, content, fails, headers, open_log, read_all
 
 
@@ -65,6 +65,19 @@ def test_offsets_outside_the_log_are_out_of_range(tmp_path: Path) -> None:
     assert fails(lambda: log.read(5, 100, upto=4)) == "OFFSET_OUT_OF_RANGE"
     assert fails(lambda: log.read(-1, 100, upto=4)) == "OFFSET_OUT_OF_RANGE"
     assert headers(log.read(2, 100, upto=4))[0].base_offset == 0
+
+
+def test_the_last_batches_are_read_without_being_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_log(tmp_path)
+    looked_for: list[int] = []
+    monkeypatch.setattr(Segment, "find", lambda segment, offset: looked_for.append(offset))
+    for count in range(1, 5 * TAIL_BATCHES):
+        append(log)
+        known = len(log.active._tail)
+        assert min(count, TAIL_BATCHES // 2) <= known <= TAIL_BATCHES
+        for offset in (count - 1, count - known):
+            assert headers(log.read(offset, 100, upto=count))[0].base_offset == offset
+    assert not looked_for
 
 
 def test_a_first_batch_larger_than_the_limit_is_returned_only_with_min_one(tmp_path: Path) -> None:
