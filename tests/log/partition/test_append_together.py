@@ -166,6 +166,7 @@ def test_outcomes_are_those_of_one_append_after_the_other(logs: Logs, seed: int,
         if random.random() < 0.2:
             spoilt(random.choice(batches))
         assert together(grouped, *map(bytearray, batches)) == one_by_one(single, *batches)
+        assert grouped.producer_state.map_end_offset == single.producer_state.map_end_offset == single.log_end_offset
     for log in (grouped, single):
         log.advance_high_watermark(log.log_end_offset)
     assert read_all(grouped) == read_all(single)
