@@ -8,7 +8,8 @@ import random
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from typing import Any, Protocol
 
 import pytest
@@ -89,15 +90,28 @@ def proxy(shared_zookeeper: ZooKeeper) -> Iterator[Proxy]:
     proxy.refuse()
 
 
-def end_by_the_server(store: ZooKeeperStore) -> None:
-    """Make ZooKeeper end the session of a store: a second client with the same session id and password closes it."""
+async def end_by_the_server(store: ZooKeeperStore, has_noticed: Callable[[], object]) -> None:
+    """Make ZooKeeper end the session of a store: a second client with the same session id and password closes it.
+
+    It is tried again until the store has noticed. The server moves the session to the second client's connection; a
+    store that connects again before the second client closes it takes the session back, and nothing has ended.
+    """
     from kazoo.client import KazooClient
 
     kazoo: Any = store._connection._client
-    twin = KazooClient(hosts=",".join(f"{host}:{port}" for host, port in kazoo.hosts), client_id=kazoo.client_id)
-    twin.start()
-    twin.stop()
-    twin.close()
+    hosts, client_id = ",".join(f"{host}:{port}" for host, port in kazoo.hosts), kazoo.client_id
+
+    def close_as_a_twin() -> None:
+        twin = KazooClient(hosts=hosts, client_id=client_id)
+        twin.start()
+        twin.stop()
+        twin.close()
+
+    async with asyncio.timeout(PATIENCE_S):
+        while not has_noticed():
+            await asyncio.to_thread(close_as_a_twin)
+            with suppress(TimeoutError):
+                await until(has_noticed, PATIENCE_S / 6)
 
 
 async def test_everybody_sees_every_commit(make_store: MakeStore, connect: str) -> None:
@@ -159,8 +173,7 @@ async def test_keys_of_a_session_that_the_server_ends_vanish_for_all_and_the_own
     await one.commit([], [Write("brokers/1", b"x", session.id), Write("controller", b"x", session.id), Write("p", b"")])
     controller = (await one.read("controller"))[1]["controller"].version
     await until(lambda: len(seen.entries) == 3)
-    await asyncio.to_thread(end_by_the_server, one)
-    await until(lambda: seen_on_loss)
+    await end_by_the_server(one, lambda: seen_on_loss)
     assert not session.alive
     await until(lambda: list(seen.entries) == ["p"])
     with pytest.raises(SessionLost):

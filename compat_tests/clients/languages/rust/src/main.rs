@@ -122,11 +122,21 @@ fn groups(client: &Client, topic: &str) {
     assert_eq!(read(&second, 1)[0].1, "afterwards");
 }
 
+/// Poll until the consumer has joined its group: before, its generation may change at any time.
+fn join(consumer: &BaseConsumer) {
+    let end = Instant::now() + TIMEOUT;
+    while consumer.assignment().unwrap().count() == 0 {
+        assert!(Instant::now() < end, "no partition was assigned");
+        assert!(consumer.poll(Duration::from_millis(100)).is_none());
+    }
+}
+
 fn transactions(client: &Client, topic: &str) {
     client.create(topic, 1);
     let producer: BaseProducer = client.config(&[("transactional.id", topic)]).create().unwrap();
     producer.init_transactions(TIMEOUT).unwrap();
     let reader = client.consumer(&format!("{topic}-group"), topic, "read_committed");
+    join(&reader);
     for round in 0..3 {
         producer.begin_transaction().unwrap();
         producer.send(BaseRecord::<str, str>::to(topic).payload(&format!("{round}"))).unwrap();
