@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kwire.base.errors import ErrorCode
 from kwire.base.logging import DEBUG, TRACE, get_logger
-from kwire.base.metrics import FETCH_CONSUMER, FETCH_FOLLOWER, TIMES_MAX
+from kwire.base.metrics import FETCH_CONSUMER, FETCH_FOLLOWER
 from kwire.codec.errors import CodecError
 from kwire.codec.protocol import ApiKey, decode, decode_request_header, encode_parts
 from kwire.handlers.api import REQUEST_BUDGET, CloseConnection, error_of
@@ -42,8 +42,7 @@ if TYPE_CHECKING:
     from kwire.net.settings import Part
     from kwire.quotas.managers import ClientSensors
 
-_read_fields = Struct(">hhih").unpack_from
-_HEADER_SIZE: Final = 10
+_read_api = Struct(">hh").unpack_from  # API key, version
 _read_start = Struct(">ii").unpack_from  # API key and version as one number, correlation id
 _START_SIZE: Final = 8
 _KEPT_HEADER_MAX: Final = 512
@@ -116,7 +115,7 @@ class Dispatcher:
             if route.fast_path is not None and self._request_log.level > DEBUG:
                 version = route.version
                 if self._appends and route.together is None:
-                    self._append_all()
+                    self.append_all()
                 response = route.fast_path(frame, position, version, correlation_id, self.services, client.decisions)
                 if response.__class__ is tuple:
                     parts, size = response
@@ -183,41 +182,32 @@ class Dispatcher:
     ) -> None:
         """`_answer` for a request that was never decoded."""
         connection.send(parts, size)
-        metrics = route.metrics
-        metrics.request_bytes += request_size
-        metrics.response_bytes += size
-        times = route.times
-        times.append(int((self._clock() - started) * 1e6))
-        if len(times) >= TIMES_MAX:
-            metrics.count()
+        route.count(request_size, size, self._clock() - started)
 
     def _append(self, append: Append) -> None:
         """Append a batch, together with others of this turn of the loop unless it is large, before their responses are
         sent."""
         appends = self._appends
         if len(append.records) > GROUPED_BYTES or self._quotas.active:
-            if appends:
-                self._append_all()
+            self.append_all()
             self._appended(append, append.run(), self._clock())
             return
         appends.append(append)
         count = len(appends)
         if count == 1:
-            append.source[0].put_off(self._append_all)
+            append.source[0].put_off(self.append_all)
         elif count == APPENDS_MAX:
-            self._append_all()
+            self.append_all()
 
     def append_all(self) -> None:
-        """Do the appends that were put off, before something else of their clients is begun."""
-        if self._appends:
-            self._append_all()
-
-    def _append_all(self) -> None:
-        """Do the appends that were put off, and queue their responses. An exception closes the connections, as one does
-        that a request causes by itself."""
-        appends, self._appends = self._appends, []
+        """Do the appends that were put off, and queue their responses, which come before those of later requests. An
+        exception closes the connections, as one does that a request causes by itself."""
+        appends = self._appends
+        if not appends:
+            return
+        self._appends = []
         try:
-            results = appends[0].source[1].together(appends) if appends else ()
+            results = appends[0].source[1].together(appends)
             now = self._clock()
             for append, result in zip(appends, results, strict=True):
                 self._appended(append, result, now)
@@ -240,13 +230,7 @@ class Dispatcher:
             self._charge_quickly(connection, route, size, result, started)
             return
         connection.queue(result)
-        metrics = route.metrics
-        metrics.request_bytes += size
-        metrics.response_bytes += len(result)
-        times = route.times
-        times.append(int((now - started) * 1e6))
-        if len(times) >= TIMES_MAX:
-            metrics.count()
+        route.count(size, len(result), now - started)
 
     def _begun(self, exchange: Exchange, response: Any) -> None:
         """Respond at once, or when the awaitable is done."""
@@ -305,25 +289,13 @@ class Dispatcher:
     def _read_header(self, client: Client, frame: memoryview) -> tuple[Route | None, int]:
         """Read a header unlike that of the client's last request: its route, None if this version of ApiVersions is
         unknown, and where the body begins. Raises `InvalidFrame`, CodecError, struct.error."""
-        key, version, _, length = _read_fields(frame)
+        key, version = _read_api(frame)
         route = self._routes.get((key, version)) or self._route(key, version)
         if route is None:
             return None, 0
         client.start = None
-        position = _HEADER_SIZE
-        if length >= 0:
-            position += length
-            raw = frame[_HEADER_SIZE:position].tobytes()
-            if raw != client.id_bytes:
-                client.id = decode_request_header(frame)[0].client_id  # validates length and text
-                client.id_bytes = raw
-        else:
-            client.id_bytes = client.id = None
-        if route.flexible_header:
-            if len(frame) > position and not frame[position]:  # the usual case: no tags
-                position += 1
-            else:
-                position = decode_request_header(frame)[1]
+        header, position = decode_request_header(frame)
+        client.id = header.client_id
         if position <= _KEPT_HEADER_MAX:
             client.start = _read_start(frame)[0]
             client.rest_of_header, client.body, client.route = frame[_START_SIZE:position].tobytes(), position, route

@@ -28,7 +28,6 @@ class Client:
         "endpoint",
         "host_text",
         "id",
-        "id_bytes",
         "principal",
         "rest_of_header",
         "route",
@@ -44,7 +43,6 @@ class Client:
         self.security = INSECURE
         self.host_text = client_host_text(host)
         self.endpoint = endpoint
-        self.id_bytes: bytes | None = None
         self.id: str | None = None
         self.start: int | None = None
         self.rest_of_header = b""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
+from kwire.base.metrics import TIMES_MAX
 from kwire.codec.error_counts import error_counter
 from kwire.codec.protocol import (
     ApiKey,
@@ -39,6 +40,7 @@ class Route:
     """An API in one version: everything that is looked up once."""
 
     __slots__ = (
+        "_times",
         "api",
         "count_errors",
         "fast_path",
@@ -53,7 +55,6 @@ class Route:
         "response_header_size",
         "takes_long",
         "tells_software",
-        "times",
         "together",
         "version",
     )
@@ -72,11 +73,20 @@ class Route:
         self.fast_path = None if api.fast_path is None else api.fast_path(version)
         self.together = api.together
         self.metrics = metrics
-        self.times = metrics.times_of(version)
+        self._times = metrics.times_of(version)
         self.takes_long = False  # whether the last request took long
         self.of_followers: Route | None = None  # of Fetch: the route of followers' requests, with metrics of their own
         self.count_errors = error_counter(self.response_class, version)
         self.tells_software = api.key == ApiKey.API_VERSIONS  # here, because a member of an enumeration is found slowly
+
+    def count(self, request_size: int, response_size: int, seconds: float) -> None:
+        """Count a request that was answered at once."""
+        metrics, times = self.metrics, self._times
+        metrics.request_bytes += request_size
+        metrics.response_bytes += response_size
+        times.append(int(seconds * 1e6))
+        if len(times) >= TIMES_MAX:
+            metrics.count()
 
 
 def frame_of(

@@ -123,8 +123,7 @@ def _compact_response(
     total = _COMPACT_FIXED + len(topic) + len(length) + found.size
     head = _pack_compact_head(total, correlation_id, 0, asked.session_id, _ONE)
     offsets = log.high_watermark, log.last_stable_offset, log.log_start_offset
-    no_aborted = 1 if asked.isolation_level == _COMMITTED else 0  # none of them, or no array
-    tail = _pack_compact_partition(_ONE, asked.partition, *offsets, no_aborted, -1)
+    tail = _pack_compact_partition(_ONE, asked.partition, *offsets, 1 if asked.committed_only else 0, -1)
     return _parts((head, topic, tail, length), found.records, _TAGS), total + 4
 
 
