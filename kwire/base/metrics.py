@@ -274,15 +274,15 @@ class RequestMetrics:
         "_times",
         "_total",
         "_undivided",
+        "_versions",
         "errors",
         "examined",
         "request_bytes",
         "response_bytes",
-        "versions",
     )
 
     def __init__(self) -> None:
-        self.versions: dict[int, int] = {}
+        self._versions: dict[int, int] = {}
         self.errors = {0: 0}
         self.examined = 0
         self.request_bytes = 0
@@ -296,6 +296,12 @@ class RequestMetrics:
         self._throttle = Histogram()
         self._times: dict[int, list[int]] = {}
 
+    @property
+    def versions(self) -> dict[int, int]:
+        """How many requests there were of each version."""
+        self.count()
+        return self._versions
+
     def times_of(self, version: int) -> list[int]:
         """Where to add the microseconds of a request of a version that did not wait, instead of calling `record`. Who
         finds that the list has `TIMES_MAX` of them calls `count`."""
@@ -305,13 +311,13 @@ class RequestMetrics:
         """Count the requests that were added to `times_of`."""
         for version, times in self._times.items():
             if times:
-                self.versions[version] = self.versions.get(version, 0) + len(times)
+                self._versions[version] = self._versions.get(version, 0) + len(times)
                 self._undivided.record_all(times)
                 times.clear()
 
     def record(self, version: int, local_us: int, remote_us: int = 0, queue_us: int = 0, send_us: int = 0) -> None:
         """One request, in microseconds: handled, waiting in purgatory, waiting to be started, waiting to be sent."""
-        self.versions[version] = self.versions.get(version, 0) + 1
+        self._versions[version] = self._versions.get(version, 0) + 1
         if not (remote_us or queue_us or send_us):
             self._undivided.record(local_us)
             return
@@ -331,7 +337,6 @@ class RequestMetrics:
     def errors_by_name(self) -> dict[str, int]:
         """The counts of errors by Kafka's names (``NONE`` for success). As in Kafka, an unknown code is an
         UNKNOWN_SERVER_ERROR."""
-        self.count()
         counts = Counts({"NONE": sum(self.versions.values()) - self.examined})
         for code, count in self.errors.items():
             counts[_ERROR_NAMES.get(code, "UNKNOWN_SERVER_ERROR")] += count
@@ -496,8 +501,6 @@ class MetricsRegistry:
     def _by_request(self) -> dict[str, RequestMetrics]:
         """The metrics by Kafka's name of the request; the sum of Fetch requests among them."""
         found = dict(self._requests)
-        for metrics in found.values():
-            metrics.count()
         for name in (FETCH_CONSUMER, FETCH_FOLLOWER):
             if name in self._requests:
                 found["Fetch"] = self._requests[name].merged(found.get("Fetch", RequestMetrics()))
