@@ -8,7 +8,7 @@ two memory buffers (`ssl.SSLObject`, `ssl.MemoryBIO`). Callers must consider the
 - **Unsent ciphertext.** `send` returns how many bytes of plaintext it accepted. Up to `UNSENT_LIMIT` bytes of their
   ciphertext may be unsent (``unsent``); they are sent by `push` or by the next `send`, and until then nothing more is
   accepted.
-- Files are never sent by `sendfile`, which would not encrypt them: `kwire.net.tls_connection` reads them in pieces.
+- Files are never sent by the system's `sendfile`, which would not encrypt them: `sendfile` here reads them.
 - Failures are `TlsError`, an OSError whose text is one line. Callers never see OpenSSL's "want read" and "want write".
 
 OpenSSL's memory buffers never shrink. They therefore get little data at a time (`FEED_BYTES`, `PIECE_BYTES`), so that
@@ -80,11 +80,12 @@ class RecordBuffers:
     """Buffers that the connections of one loop share: for received ciphertext, and for pieces of files. They are empty
     between two calls."""
 
-    __slots__ = ("file", "received")
+    __slots__ = ("file", "file_pieces", "received")
 
     def __init__(self) -> None:
         self.received = memoryview(bytearray(RECEIVE_BYTES))
         self.file = memoryview(bytearray(SEND_BYTES))
+        self.file_pieces = tuple(_divided(self.file))
 
 
 class TlsSocket:
@@ -95,6 +96,8 @@ class TlsSocket:
     __slots__ = (
         "_chunks",
         "_ended",
+        "_file",
+        "_file_pieces",
         "_incoming",
         "_object",
         "_read",
@@ -124,6 +127,8 @@ class TlsSocket:
         self._socket_send = sock.send
         self._socket_sendmsg = sock.sendmsg
         self._received = buffers.received
+        self._file = buffers.file
+        self._file_pieces = buffers.file_pieces
         self._incoming = ssl.MemoryBIO()
         self.output = ssl.MemoryBIO()
         # CPython's own object: saves a Python call for each record. Its methods are those that `SSLObject` calls.
@@ -307,6 +312,37 @@ class TlsSocket:
             self.push()
         return taken
 
+    def sendfile(self, preadv: Callable[[int, Any, int], int], fd: int, position: int, size: int) -> int:
+        """Encrypt and send a range of a file, read with ``preadv``. Returns how many bytes were accepted, as `send`
+        does; 0 at the end of the file. BlockingIOError; OSError."""
+        if self.full:
+            self._require_all_sent()
+        file, write, ciphertext, chunks = self._file, self._write, self.output.read, self._chunks
+        size = min(size, TAKEN_MAX)
+        taken = 0
+        while taken < size:
+            left = size - taken
+            try:
+                count = preadv(fd, (file if left >= SEND_BYTES else file[:left],), position + taken)
+            except OSError:
+                if taken:
+                    break  # the next call meets it again
+                raise
+            if not count:
+                break
+            for piece in self._file_pieces if count == SEND_BYTES else _divided(file[:count]):
+                try:
+                    written = write(piece)
+                except ssl.SSLError as error:
+                    raise self._failure(error) from None
+                if written < len(piece):
+                    self._encrypt(piece[written:])
+                chunks.append(ciphertext())
+            taken += count
+            if not self._push_chunks():
+                break
+        return taken
+
     def _require_all_sent(self) -> None:
         if not self.push():
             raise BlockingIOError(errno.EAGAIN, "ciphertext is unsent")
@@ -352,15 +388,14 @@ class TlsSocket:
             sent = self._socket_sendmsg(chunks)
         except WOULD_BLOCK:
             return False
-        while chunks:
-            size = len(chunks[0])
-            if sent < size:
-                chunks[0] = memoryview(chunks[0])[sent:]
-                return False
-            sent -= size
-            del chunks[0]
-        self.full = False
-        return True
+        if sent == sum(map(len, chunks)):
+            chunks.clear()
+            self.full = False
+            return True
+        while sent >= len(chunks[0]):
+            sent -= len(chunks.pop(0))
+        chunks[0] = memoryview(chunks[0])[sent:]
+        return False
 
     # -- end ----------------------------------------------------------------------------------------------------------
 
@@ -416,11 +451,15 @@ def _pieces(buffers: Sequence[bytes | bytearray | memoryview]) -> Iterator[bytes
             joined.append(buffer)
             size += length
             continue
-        view = memoryview(buffer)
-        for position in range(0, length, PIECE_BYTES):
-            yield view[position : position + PIECE_BYTES]
+        yield from _divided(memoryview(buffer))
     if joined:
         yield joined[0] if len(joined) == 1 else b"".join(joined)
+
+
+def _divided(data: memoryview) -> Iterator[memoryview]:
+    """The data in pieces of `PIECE_BYTES`."""
+    for position in range(0, len(data), PIECE_BYTES):
+        yield data[position : position + PIECE_BYTES]
 
 
 def _is_begun_record(data: memoryview | bytes, left: int) -> bool:

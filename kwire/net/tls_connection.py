@@ -75,20 +75,14 @@ class Handshakes:
 class TlsOutgoing(Outgoing):
     """A send queue whose bytes are encrypted. ``size`` includes unsent ciphertext."""
 
-    __slots__ = ("_ciphertext", "_file_buffer", "_range_left", "_tls")
+    __slots__ = ("_ciphertext", "_range_left", "_tls")
 
     def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        doors: Doors,
-        tls: TlsSocket,
-        on_writable: Callable[[], None],
-        file_buffer: memoryview,
+        self, loop: asyncio.AbstractEventLoop, doors: Doors, tls: TlsSocket, on_writable: Callable[[], None]
     ) -> None:
         super().__init__(loop, doors, tls, on_writable)
         self._sendfile = None
         self._tls = tls
-        self._file_buffer = file_buffer  # shared, and empty between two calls
         self._ciphertext = 0  # the part of `size` that is ciphertext
         self._range_left = 0  # bytes of file ranges that may still be read in this turn
 
@@ -132,19 +126,15 @@ class TlsOutgoing(Outgoing):
         return True
 
     def _send_range(self, part: FileRange) -> bool:
-        """Send the range at the front. Returns whether all of it is sent."""
+        """Send the range at the front, as far as this turn allows. Returns whether it is sent and others may follow."""
         before = self.size
-        while not super()._send_range(part):
-            if self._tls.full or self._range_left <= before - self.size:
-                self._range_left = 0
-                return False
+        all_sent = super()._send_range(part)
         self._range_left -= before - self.size
-        return self._range_left > 0
+        return all_sent and self._range_left > 0
 
     def _send_read(self, part: FileRange, done: int) -> int:
-        buffer = self._file_buffer[: part.size - done]
-        count = self._doors.files.preadv(part.fd, (buffer,), part.position + done)
-        return self._send(buffer[:count]) if count else 0
+        size = min(part.size - done, self._range_left)
+        return self._tls.sendfile(self._doors.files.preadv, part.fd, part.position + done, size)
 
 
 class TlsConnection(Connection):
@@ -191,7 +181,7 @@ class TlsConnection(Connection):
 
     def _send_queue(self, sock: Any) -> TlsOutgoing:
         wire = self._wire
-        return TlsOutgoing(wire.loop, wire.doors, sock, self._advance, self._handshakes.buffers.file)
+        return TlsOutgoing(wire.loop, wire.doors, sock, self._advance)
 
     # -- handshake ----------------------------------------------------------------------------------------------------
 
