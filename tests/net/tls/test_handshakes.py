@@ -323,8 +323,9 @@ def test_a_handshake_that_fails_unexpectedly_does_not_stop_the_others(
     assert "MemoryError" in capsys.readouterr().err
 
 
-def test_a_turn_of_the_loop_sends_a_part_of_a_large_range(certificates: Certificates, tmp_path: Path) -> None:
-    size = 8 * TAKEN_MAX
+@pytest.mark.parametrize("part", [2 * TAKEN_MAX, TAKEN_MAX * 3 // 4, TAKEN_MAX // 2])
+def test_a_turn_of_the_loop_sends_a_part_of_large_ranges(certificates: Certificates, tmp_path: Path, part: int) -> None:
+    size = 4 * part
     (tmp_path / "segment").write_bytes(bytes(size))
     fd = os.open(tmp_path / "segment", os.O_RDONLY)
     loop, sock = TurnedLoop(), ManySockets(5)
@@ -332,7 +333,7 @@ def test_a_turn_of_the_loop_sends_a_part_of_a_large_range(certificates: Certific
     connection = TlsConnection(new_wire(loop), sock, setup, "SSL", ("a", 1), ("b", 2), Handshakes(cast(Any, loop)))
     connection.start()
     peer = established(loop, sock, certificates.client_context())
-    ranges = [FileRange(fd, 0, size // 4, Owner()) for _ in range(4)]
+    ranges = [FileRange(fd, 0, part, Owner()) for _ in range(4)]
     run(loop)
     connection.send([frame(bytes(size))[:4], *ranges], size + 4)
     received = sent = 0

@@ -10,7 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.tls_peer import Peer
-from kwire.net.tls import PIECE_BYTES, RECORD_BYTES, SEND_BYTES, TAKEN_MAX, UNSENT_LIMIT, RecordBuffers, TlsSocket
+from kwire.net.tls import (
+    PIECE_BYTES,
+    RECORD_BYTES,
+    SEND_BYTES,
+    TAKEN_MAX,
+    UNSENT_LIMIT,
+    RecordBuffers,
+    TlsError,
+    TlsSocket,
+)
 from tests.net.tls.test_handshakes import CERTIFICATES, ManySockets
 
 FILE = b"".join(number.to_bytes(4, "big") for number in range(3 * TAKEN_MAX // 4))
@@ -123,6 +132,6 @@ def test_after_a_failure_of_openssl_nothing_is_sent() -> None:
     with pytest.raises(OSError, match="decryption failed"):
         tls.recv_into(memoryview(bytearray(100)))
     sock.sent.clear()
-    with pytest.raises(OSError):
+    with pytest.raises(TlsError):
         tls.sendfile(reading(), 7, 0, 1000)
     assert not sock.sent
