@@ -8,6 +8,7 @@ import pytest
 
 from campaigns.mutants.tls import MUTANTS
 from campaigns.tls import campaign
+from campaigns.tls.line import BrokenRule
 
 
 def test_hostile_streams_find_nothing() -> None:
@@ -19,6 +20,18 @@ def test_hostile_streams_find_nothing() -> None:
 def test_messages_that_openssl_has_after_a_close_notify_are_sent_and_not_waited_for() -> None:
     seed, stream = 7105, 794
     assert campaign.run_stream(random.Random(seed * campaign.STREAMS + stream))
+
+
+@pytest.mark.parametrize("cut", range(1, 8))
+def test_an_alert_may_have_any_version_and_be_cut(cut: int) -> None:
+    campaign.check_records(bytes.fromhex("1500000002022f")[:cut])
+    campaign.check_records(bytes.fromhex("1603030001ff" + "1500000002022f"[: cut * 2]))
+
+
+@pytest.mark.parametrize("sent", ["1600", "17000000010a", "150000001500", "48545450", "1503030002022f00"])
+def test_anything_else_is_no_record(sent: str) -> None:
+    with pytest.raises(BrokenRule):
+        campaign.check_records(bytes.fromhex(sent))
 
 
 @pytest.mark.parametrize("name", MUTANTS)
