@@ -42,8 +42,8 @@ from kwire.log.recovery.messages import RecoveryReport, UncleanPartition
 CLOSED_AT_ONCE = 32
 """How many logs are synced in parallel at shutdown, as far as the executor has threads."""
 
-LOGS_PER_STEP = 500
-"""Checkpoints of more logs are written in several turns of the event loop."""
+WRITTEN_AT_ONCE = 500
+"""Checkpoints of more logs than this are written in several turns of the event loop."""
 
 REWRITE_DELAY_S = 0.1
 """Deletions among very many logs are collected for so long before checkpoints lose their entries."""
@@ -380,7 +380,7 @@ class LogManager:
     def _write_stale(self) -> None:
         if self._rewriting is not None or self._closed:
             return
-        if len(self._logs) > LOGS_PER_STEP:
+        if len(self._logs) > WRITTEN_AT_ONCE:
             self._rewriting = asyncio.ensure_future(self._write_stale_in_slices())
             return
         while self._stale:

@@ -98,7 +98,7 @@ async def test_a_recovery_point_is_on_disk_even_if_a_text_with_it_is_being_made(
 async def test_deletions_among_very_many_logs_are_collected_before_each_rewriting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_manager, "LOGS_PER_STEP", 1)
+    monkeypatch.setattr(log_manager, "WRITTEN_AT_ONCE", 1)
     monkeypatch.setattr(log_manager, "REWRITE_DELAY_S", 60)
     steps: list[str] = []
     sleep, write = asyncio.sleep, OffsetCheckpoints.write_all_in_slices
@@ -132,7 +132,7 @@ async def test_deletions_among_very_many_logs_are_collected_before_each_rewritin
 async def test_checkpoints_of_very_many_logs_lose_deleted_ones_in_slices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_manager, "LOGS_PER_STEP", 4)
+    monkeypatch.setattr(log_manager, "WRITTEN_AT_ONCE", 4)
     monkeypatch.setattr(log_manager, "REWRITE_DELAY_S", 0)
     monkeypatch.setattr(offset_checkpoints, "SLICE_LINES", 2)
     lines: list[int] = []
@@ -164,7 +164,7 @@ async def test_checkpoints_of_very_many_logs_lose_deleted_ones_in_slices(
 async def test_a_checkpoint_made_in_slices_does_not_replace_a_newer_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_manager, "LOGS_PER_STEP", 1)
+    monkeypatch.setattr(log_manager, "WRITTEN_AT_ONCE", 1)
     monkeypatch.setattr(log_manager, "REWRITE_DELAY_S", 0)
     logs = await started(tmp_path)
     for partition in range(3):
@@ -184,7 +184,7 @@ async def test_a_checkpoint_made_in_slices_does_not_replace_a_newer_one(
 
 
 async def test_a_stop_does_not_wait_for_checkpoints_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_manager, "LOGS_PER_STEP", 1)
+    monkeypatch.setattr(log_manager, "WRITTEN_AT_ONCE", 1)
     monkeypatch.setattr(log_manager, "REWRITE_DELAY_S", 0)
     logs = await started(tmp_path)
     for partition in range(3):
