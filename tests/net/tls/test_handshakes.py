@@ -392,6 +392,21 @@ def test_order_and_bounds_hold_over_tls(
     assert not sock.closed
 
 
+def socket_and_peer(buffers: RecordBuffers) -> tuple[TlsSocket, Peer, ManySockets]:
+    """A server's TLS socket after the handshake, its client, and what is between them."""
+    sock = ManySockets(5)
+    tls = TlsSocket(sock, CERTIFICATES.server_context(), buffers, server_side=True)
+    peer = Peer(CERTIFICATES.client_context())
+    sock.incoming += peer.handshake()
+    complete = False
+    while not complete:
+        tls.receive()
+        complete = tls.handshake()
+        sock.incoming += peer.handshake(bytes(sock.sent))
+        sock.sent.clear()
+    return tls, peer, sock
+
+
 def established(loop: TurnedLoop, sock: Socket, context: ssl.SSLContext) -> Peer:
     """A client whose part of the handshake is done; its last bytes are not read yet."""
     peer = Peer(context)
@@ -420,16 +435,7 @@ def run(loop: TurnedLoop) -> None:
 def test_nothing_is_left_when_neither_the_socket_nor_openssl_has_more(
     records: list[int], rooms: list[int], arrivals: list[int]
 ) -> None:
-    sock = ManySockets(5)
-    tls = TlsSocket(sock, CERTIFICATES.server_context(), RecordBuffers(), server_side=True)
-    peer = Peer(CERTIFICATES.client_context())
-    sock.incoming += peer.handshake()
-    complete = False
-    while not complete:
-        tls.receive()
-        complete = tls.handshake()
-        sock.incoming += peer.handshake(bytes(sock.sent))
-        sock.sent.clear()
+    tls, peer, sock = socket_and_peer(RecordBuffers())
     sent = [os.urandom(size) for size in records]
     stream = b"".join(map(peer.encrypt, sent))
     received = b""

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.tls_peer import Peer
 from kwire.net.tls import (
     PIECE_BYTES,
     RECORD_BYTES,
@@ -18,9 +17,8 @@ from kwire.net.tls import (
     UNSENT_LIMIT,
     RecordBuffers,
     TlsError,
-    TlsSocket,
 )
-from tests.net.tls.test_handshakes import CERTIFICATES, ManySockets
+from tests.net.tls.test_handshakes import socket_and_peer
 
 FILE = b"".join(number.to_bytes(4, "big") for number in range(3 * TAKEN_MAX // 4))
 BUFFERS = RecordBuffers()
@@ -31,21 +29,6 @@ near_the_limits = st.builds(
     st.integers(-3, 3),
 )
 sizes = st.one_of(near_the_limits, st.integers(1, 2 * TAKEN_MAX))
-
-
-def pair() -> tuple[TlsSocket, Peer, ManySockets]:
-    """A server's socket after the handshake, and its client."""
-    sock = ManySockets(5)
-    tls = TlsSocket(sock, CERTIFICATES.server_context(), BUFFERS, server_side=True)
-    peer = Peer(CERTIFICATES.client_context())
-    sock.incoming += peer.handshake()
-    complete = False
-    while not complete:
-        tls.receive()
-        complete = tls.handshake()
-        sock.incoming += peer.handshake(bytes(sock.sent))
-        sock.sent.clear()
-    return tls, peer, sock
 
 
 def reading(counts: Sequence[int] = ()) -> Callable[[int, Sequence[memoryview], int], int]:
@@ -76,7 +59,7 @@ def reading(counts: Sequence[int] = ()) -> Callable[[int, Sequence[memoryview], 
 def test_what_is_accepted_arrives_in_order(
     position: int, size: int, rooms: list[int], counts: list[int], header: int, written: int
 ) -> None:
-    tls, peer, sock = pair()
+    tls, peer, sock = socket_and_peer(BUFFERS)
     write, preadv = tls._write, reading(counts)
     tls._write = lambda data: write(data[:written])
     sock.room = 1 << 30 if not rooms else 0
@@ -105,14 +88,14 @@ def test_what_is_accepted_arrives_in_order(
 
 
 def test_the_end_of_a_file_is_no_bytes() -> None:
-    tls, peer, sock = pair()
+    tls, peer, sock = socket_and_peer(BUFFERS)
     assert tls.sendfile(reading(), 7, len(FILE) - 10, 20) == 10
     assert tls.sendfile(reading(), 7, len(FILE), 20) == 0
     assert peer.decrypt(bytes(sock.sent)) == FILE[-10:]
 
 
 def test_a_disk_that_fails_in_the_middle_does_so_after_what_was_accepted() -> None:
-    tls, peer, sock = pair()
+    tls, peer, sock = socket_and_peer(BUFFERS)
     read = reading()
 
     def failing(fd: int, buffers: Sequence[memoryview], position: int) -> int:
@@ -127,7 +110,7 @@ def test_a_disk_that_fails_in_the_middle_does_so_after_what_was_accepted() -> No
 
 
 def test_after_a_failure_of_openssl_nothing_is_sent() -> None:
-    tls, _, sock = pair()
+    tls, _, sock = socket_and_peer(BUFFERS)
     sock.incoming += b"\x17\x03\x03\x00\x20" + bytes(32)
     with pytest.raises(OSError, match="decryption failed"):
         tls.recv_into(memoryview(bytearray(100)))
