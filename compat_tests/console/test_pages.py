@@ -53,6 +53,15 @@ def test_topics_are_listed_without_a_click(page: Page, console: Console, make_to
     page.get_by_text("it ends in").wait_for()
 
 
+def test_a_place_that_changes_before_the_first_paint_is_shown(
+    page: Page, console: Console, make_topic: Callable[..., str]
+) -> None:
+    target = console.topic(make_topic(1), "messages")
+    page.add_init_script(f"requestAnimationFrame = () => 0; onload = () => location.href = {target!r}")
+    page.goto(console.url)
+    page.get_by_text("No messages here.").wait_for()
+
+
 def test_every_page_is_accessible_and_fits_a_phone(
     page: Page, console: Console, broker: Broker, make_topic: Callable[..., str]
 ) -> None:

@@ -2,7 +2,7 @@
 
 import { render } from "../vendor/htm-preact.js";
 import { ask, askEarly } from "./api.js";
-import { Badge, Failure, html, Loading, stateKind, useEffect, useLoad, useState, useStored } from "./ui.js";
+import { Badge, Failure, html, Loading, stateKind, useEffect, useLayoutEffect, useLoad, useState, useStored } from "./ui.js";
 import { Access, Broker, Brokers, Clusters, Transaction, Transactions } from "./cluster.js";
 import { Group, Groups } from "./groups.js";
 import { Login, logOut } from "./login.js";
@@ -32,7 +32,8 @@ const THEMES = { "": "System", light: "Light", dark: "Dark" };
 
 function useRoute() {
   const [route, setRoute] = useState(() => parse(location.hash));
-  useEffect(() => {
+  // Not an effect after the paint: a place that changes before it would never be shown.
+  useLayoutEffect(() => {
     const change = () => setRoute(parse(location.hash));
     addEventListener("hashchange", change);
     return () => removeEventListener("hashchange", change);
@@ -41,7 +42,7 @@ function useRoute() {
 }
 
 function useKeys() {
-  useEffect(() => {
+  useLayoutEffect(() => {
     const press = (event) => {
       const inField = event.target.closest("input, textarea, select");
       if (event.key === "/" && !inField) {

@@ -1,7 +1,7 @@
 // Messages of a topic: pages of them, a search through all, those that come now.
 
 import { ask, listen, part } from "./api.js";
-import { Badge, bytes, Dialog, Failure, html, Loading, number, time, useChange, useEffect, useLoad, useMemo, useRef, useState, useStored } from "./ui.js";
+import { Badge, bytes, Dialog, Failure, html, Loading, number, time, useChange, useEffect, useLayoutEffect, useLoad, useMemo, useRef, useState, useStored } from "./ui.js";
 import { Content, preview, rules } from "./values.js";
 import { alter, place } from "./route.js";
 
@@ -145,7 +145,7 @@ export function Messages({ route, topic, mayChange }) {
   const query = { cluster: route.cluster, from, partition: offsets || ends ? "" : partition, offsets, ends, limit: route.query.get("limit") ?? LIMIT, isolation: route.query.get("isolation") };
   const { data, error, loading, reload } = useLoad((signal) => ask(`topics/${part(route.name)}/messages`, { query, signal }), [route.name, query]);
   const [text, setText] = useState(from);
-  useEffect(() => setText(from), [from]);
+  useLayoutEffect(() => setText(from), [from]); // at once: later it could replace what somebody has begun to write
   const go = (event) => {
     event?.preventDefault();
     alter(route, { from: text, offsets: "", ends: "" }, true);

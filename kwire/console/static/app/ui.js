@@ -178,7 +178,7 @@ export function Table({ label, columns, rows, rowKey, open, seen, empty = "Nothi
     const visible = sorted.slice(range[0], range[1]);
     if (seen && visible.length) seen(visible);
   }, [range[0], range[1], sorted]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!open) return undefined;
     const press = (event) => {
       if (event.target.closest("input, textarea, select, [contenteditable]") || event.ctrlKey || event.metaKey || event.altKey) return;
