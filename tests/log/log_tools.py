@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import struct
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from kwire.base.doors import Clock, Doors
+from kwire.base.doors import Clock, Doors, Files
 from kwire.codec.records import BatchHeader, Record, build_batch, iter_headers
 from kwire.codec.records.header import seal
 from kwire.log.common.append_info import FetchedData
@@ -29,6 +30,30 @@ class ManualClock:
 
     def time_ms(self) -> int:
         return self.now_ms
+
+
+class Writes(Files):
+    """Files that note the size of every write to a log. ``failing``: the numbers of those that fail, from 0 on.
+    ``short``: write only so many bytes, once."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+        self.failing: frozenset[int] = frozenset()
+        self.short = 0
+
+    def _note(self, size: int) -> int:
+        self.sizes.append(size)
+        if len(self.sizes) - 1 in self.failing:
+            raise OSError(errno.ENOSPC, "full")
+        size, self.short = self.short or size, 0
+        return size
+
+    def pwrite(self, fd: int, data: Any, offset: int) -> int:
+        return Files.pwrite(fd, bytes(data)[: self._note(len(data))], offset)
+
+    def pwritev(self, fd: int, buffers: Any, offset: int) -> int:
+        data = b"".join(buffers)
+        return Files.pwrite(fd, data[: self._note(len(data))], offset)
 
 
 def doors_at(clock: ManualClock, **others: Any) -> Doors:

@@ -297,46 +297,43 @@ class PartitionLog:
     def append_as_follower(self, records: Records) -> AppendInfo:
         """Append batches of the leader, with their offsets and leader epochs. KafkaError: CORRUPT_MESSAGE,
         OFFSET_OUT_OF_RANGE if they begin before the end of this log, KAFKA_STORAGE_ERROR."""
-        headers = self._validator.accept_replicated(records)
-        expected = self.log_end_offset
-        for header in headers:
-            if header.base_offset < expected:
-                raise KafkaError(
-                    ErrorCode.OFFSET_OUT_OF_RANGE, f"Offset {header.base_offset} is not beyond {expected - 1} in {self}"
-                )
-            expected = header.next_offset
+        headers = self._validator.accept_replicated(records, self.log_end_offset)
         return self._append_with_offsets(records, headers)
 
     def _append_with_offsets(self, data: Records, headers: list[BatchHeader]) -> AppendInfo:
-        """Append batches with final offsets, one by one, since the log may roll between them."""
+        """Append batches with final offsets: with one write, or one by one if the log may roll or a leader epoch begins
+        between them."""
         if not headers:
             return AppendInfo(-1, -1, self.log_start_offset, self.latest_epoch, 0)
+        view, size, last = memoryview(data), sum(header.size for header in headers), headers[-1].last_offset
+        latest = max(header.max_timestamp for header in headers)
+        epochs = {header.partition_leader_epoch for header in headers}
+        are_written = epochs == {self.latest_epoch} and self._write(view[:size], size, last, latest, len(headers))
         position = 0
-        view = memoryview(data)
         for header in headers:
-            part = view[position : position + header.size]
-            if header.partition_leader_epoch != self.latest_epoch:
-                self._note_epoch(header.partition_leader_epoch, header.base_offset)
-            self._write(part, header.size, header.last_offset, header.max_timestamp)
+            end = position + header.size
+            part = view[position:end]
+            if not are_written:
+                if header.partition_leader_epoch != self.latest_epoch:
+                    self._note_epoch(header.partition_leader_epoch, header.base_offset)
+                self._write(part, end - position, header.last_offset, header.max_timestamp)
             self._commit(header, part, header.base_offset, header.last_offset, self.active.size)
-            position += header.size
-        return AppendInfo(
-            headers[0].base_offset,
-            headers[-1].last_offset,
-            self.log_start_offset,
-            headers[-1].partition_leader_epoch,
-            position,
-            max_timestamp_ms=max(header.max_timestamp for header in headers),
-        )
+            position = end
+        first, epoch = headers[0].base_offset, headers[-1].partition_leader_epoch
+        return AppendInfo(first, last, self.log_start_offset, epoch, size, max_timestamp_ms=latest)
 
-    def _write(self, data: Records, size: int, last: int, max_timestamp: int) -> None:
-        """Write a batch at the end; roll before if it is time. KafkaError(KAFKA_STORAGE_ERROR)."""
+    def _write(self, data: Records, size: int, last: int, max_timestamp: int, batches: int = 1) -> bool:
+        """Write at the end; roll before if it is time. Several batches are not written if it may be time between them:
+        False. KafkaError(KAFKA_STORAGE_ERROR)."""
         try:
-            if self._must_roll(size, last, max_timestamp):
+            if self._must_roll(size, last, max_timestamp, batches):
+                if batches > 1:
+                    return False
                 self.roll()
             self.active.write((data,), size)
         except OSError as error:
             raise self._env.failure(self.directory, error) from error
+        return True
 
     def _must_roll(self, size: int, last: int, max_timestamp: int, batches: int = 1) -> bool:
         """Whether so many bytes up to an offset belong into a new segment. OSError."""

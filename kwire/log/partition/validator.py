@@ -164,9 +164,18 @@ class BatchValidator:
         """The headers of the batches that a coordinator appends; a truncated last batch is left out. KafkaError."""
         return self._check_batches(records, check_sizes=True)
 
-    def accept_replicated(self, records: Records) -> list[BatchHeader]:
-        """The headers of the batches that a leader sent; a truncated last batch is left out. KafkaError."""
-        return self._check_batches(records, check_sizes=False)
+    def accept_replicated(self, records: Records, end_offset: int) -> list[BatchHeader]:
+        """The headers of the batches that a leader sent to a log that ends at an offset; a truncated last batch is left
+        out. KafkaError."""
+        headers = self._check_batches(records, check_sizes=False)
+        for header in headers:
+            if header.base_offset < end_offset:
+                raise KafkaError(
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"Offset {header.base_offset} is not beyond {end_offset - 1} in {self._name}",
+                )
+            end_offset = header.next_offset
+        return headers
 
     def _check_batches(self, records: Records, *, check_sizes: bool) -> list[BatchHeader]:
         headers: list[BatchHeader] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import itertools
 from collections.abc import Callable
 from pathlib import Path
@@ -11,39 +10,15 @@ from typing import Any
 
 import pytest
 
-from kwire.base.doors import Doors, Files
+from kwire.base.doors import Doors
 from kwire.base.errors import KafkaError
 from kwire.log.common.environment import LogEnvironment
 from kwire.log.common.log_config import LogConfig
 from kwire.log.partition.partition_log import PartitionLog
 from kwire.log.segment.segment import JOINED_BYTES
-from tests.log.log_tools import append, batch, open_log, read_all
+from tests.log.log_tools import Writes, append, batch, open_log, read_all
 
 MAX_SEQUENCE = 2**31 - 1
-
-
-class Writes(Files):
-    """Files that note the size of every write to a log. ``failing``: the numbers of those that fail, from 0 on.
-    ``short``: write only so many bytes, once."""
-
-    def __init__(self) -> None:
-        self.sizes: list[int] = []
-        self.failing: frozenset[int] = frozenset()
-        self.short = 0
-
-    def _note(self, size: int) -> int:
-        self.sizes.append(size)
-        if len(self.sizes) - 1 in self.failing:
-            raise OSError(errno.ENOSPC, "full")
-        size, self.short = self.short or size, 0
-        return size
-
-    def pwrite(self, fd: int, data: Any, offset: int) -> int:
-        return Files.pwrite(fd, bytes(data)[: self._note(len(data))], offset)
-
-    def pwritev(self, fd: int, buffers: Any, offset: int) -> int:
-        data = b"".join(buffers)
-        return Files.pwrite(fd, data[: self._note(len(data))], offset)
 
 
 Logs = Callable[..., PartitionLog]
