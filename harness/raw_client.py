@@ -64,6 +64,14 @@ class RawClient:
         self._correlation_id += 1
         self.send_bytes(request_frame(request, version, self._correlation_id, self._client_id))
 
+    def post_frame(self, frame: bytes, key: int, version: int) -> asyncio.Future[Any]:
+        """Send a request that the caller has encoded, without its size; the future of its response, which is that of an
+        API and a version."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._waiting.append((key, version, INT32.unpack_from(frame, 4)[0], future))
+        self.send_bytes(INT32.pack(len(frame)) + frame)
+        return future
+
     def send_bytes(self, data: bytes) -> None:
         """Send anything at all."""
         if self.closed:
@@ -99,7 +107,7 @@ class RawClient:
             self.close()
             return
         self._input += self._scratch[:received]
-        while len(self._input) >= 4:
+        while len(self._input) >= 4 and not self.closed:
             end = 4 + INT32.unpack_from(self._input)[0]
             if len(self._input) < end:
                 return
@@ -115,6 +123,7 @@ class RawClient:
             future.set_result(decode_response(frame, key, version, correlation_id))
         except Exception as error:
             future.set_exception(error)
+            self.close()  # what comes now may be the response to another request
 
     def close(self) -> None:
         """Close the connection; requests without a response fail with ConnectionClosed."""

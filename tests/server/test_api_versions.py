@@ -53,11 +53,10 @@ async def test_older_versions_list_the_same(brokers: Brokers, version: int) -> N
 async def test_an_unknown_version_is_answered_in_version_0_with_the_known_ones(brokers: Brokers, version: int) -> None:
     client = await brokers.connect(await brokers.start())
     future = client.post(ApiVersionsRequest(), 0)
-    header = struct.pack(">hhih", 18, version, 2, 4) + b"test" + b"\0whatever this is"
-    client._waiting.append((18, 0, 2, waiting := client._loop.create_future()))
-    client.send_bytes(struct.pack(">i", len(header)) + header)
+    header = struct.pack(">hhih", ApiKey.API_VERSIONS, version, 2, 4) + b"test" + b"\0whatever this is"
+    unknown = client.post_frame(header, ApiKey.API_VERSIONS, 0)
     await future
-    answer = await waiting
+    answer = await unknown
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert [(api.api_key, api.min_version, api.max_version) for api in answer.api_keys] == [(18, 0, 4)]
 

@@ -110,9 +110,7 @@ async def test_a_null_client_id_and_header_tags_are_understood(brokers: Brokers)
     client = await brokers.connect(broker, client_id=None)
     await client.call(HeartbeatRequest(), VERSION)
     tagged = struct.pack(">hhih", 12, VERSION, 2, 1) + b"x" + b"\x01\x00\x02ab" + b"\x01\0\0\0\0\x01\0\0"
-    client._waiting.append((12, VERSION, 2, answer := client._loop.create_future()))
-    client.send_bytes(struct.pack(">i", len(tagged)) + tagged)
-    await answer
+    await client.post_frame(tagged, ApiKey.HEARTBEAT, VERSION)
     assert seen == [None, "x"]
 
 
@@ -139,10 +137,7 @@ async def test_a_header_unlike_the_one_before_is_read_anew(brokers: Brokers) -> 
         raw, length = (b"", -1) if client_id is None else (client_id.encode(), len(client_id))
         head = struct.pack(">hhih", ApiKey.HEARTBEAT, version, number, length) + raw + tags
         body = b"\x02g\0\0\0\0\x01\0\0" if version == 4 else b"\0\1g\0\0\0\0\0\0\xff\xff"
-        answer = client._loop.create_future()
-        client._waiting.append((ApiKey.HEARTBEAT, version, number, answer))
-        client.send_bytes(struct.pack(">i", len(head + body)) + head + body)
-        await answer
+        await client.post_frame(head + body, ApiKey.HEARTBEAT, version)
         (connection,) = broker.net.connections
         assert len(connection.context.rest_of_header) < len(LONG_ID)
     assert seen == [(client_id, version) for client_id, version, _ in headers]

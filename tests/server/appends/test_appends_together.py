@@ -107,11 +107,7 @@ async def test_responses_behind_appends_keep_their_order(brokers: Brokers) -> No
             )
             assert outcome(last) == outcome(first) + 1
         first = client.post(produce(), 9)
-        client._correlation_id += 1
-        unknown = client._loop.create_future()
-        client._waiting.append((ApiKey.API_VERSIONS, 0, client._correlation_id, unknown))
-        frame = struct.pack(">hhih", ApiKey.API_VERSIONS, 999, client._correlation_id, -1)
-        client.send_bytes(struct.pack(">i", len(frame)) + frame)
+        unknown = client.post_frame(struct.pack(">hhih", ApiKey.API_VERSIONS, 999, -7, -1), ApiKey.API_VERSIONS, 0)
         last = client.post(produce(), 9)
         assert (await unknown).error_code == ErrorCode.UNSUPPORTED_VERSION
         assert outcome(await last) == outcome(await first) + 1
