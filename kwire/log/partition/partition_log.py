@@ -311,13 +311,13 @@ class PartitionLog:
         are_written = epochs == {self.latest_epoch} and self._write(view[:size], size, last, latest, len(headers))
         position = 0
         for header in headers:
-            end = position + header.size
+            end, batch_last = position + header.size, header.last_offset
             part = view[position:end]
             if not are_written:
                 if header.partition_leader_epoch != self.latest_epoch:
                     self._note_epoch(header.partition_leader_epoch, header.base_offset)
-                self._write(part, end - position, header.last_offset, header.max_timestamp)
-            self._commit(header, part, header.base_offset, header.last_offset, self.active.size)
+                self._write(part, end - position, batch_last, header.max_timestamp)
+            self._commit(header, part, header.base_offset, batch_last, self.active.size)
             position = end
         first, epoch = headers[0].base_offset, headers[-1].partition_leader_epoch
         return AppendInfo(first, last, self.log_start_offset, epoch, size, max_timestamp_ms=latest)

@@ -183,14 +183,15 @@ class BatchValidator:
         try:
             while len(records) - position >= HEADER_SIZE:
                 header = parse_header(records, position)
-                if position + header.size > len(records):
+                size = header.size
+                if position + size > len(records):
                     break
                 if check_sizes:
-                    _check_size(header.size, self._config, self._name)
+                    _check_size(size, self._config, self._name)
                 if not crc_is_valid(records, position, header):
                     raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"A batch for {self._name} does not match its checksum")
                 headers.append(header)
-                position += header.size
+                position += size
         except CodecError as error:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{error} (append to {self._name})") from None
         return headers
