@@ -40,6 +40,7 @@ from harness.paths import ROOT
 from harness.processes.brokers import Broker, make_broker
 from harness.storage.s3 import S3Server
 from harness.wire_client import WireClient
+from kwire.log.common.log_dirs import META_PROPERTIES_FILE, RESTORING_FILE
 from kwire.log.verification.offline import DirectoryVerifier
 
 TOPIC: Final = "orders"
@@ -132,9 +133,11 @@ class Backups:
         self._start_and_kill(after_s, "create", "--data-dir", str(self._data), "--to", self.place)
 
     def restore(self, path: Path, killed_after_s: float) -> None:
-        """Restore the newest backup; a first attempt is killed."""
+        """Restore the newest backup; a first attempt is killed, perhaps when it has done everything."""
         words = ("restore", self.place, "--data-dir", str(path))
-        if not self._start_and_kill(killed_after_s, *words):
+        ended = self._start_and_kill(killed_after_s, *words)
+        is_whole = (path / META_PROPERTIES_FILE).exists() and not (path / RESTORING_FILE).exists()
+        if not ended and not is_whole:
             self._run(*words)
 
     def numbers(self) -> list[int]:
