@@ -54,8 +54,7 @@ class RawClient:
 
     def post(self, request: Message, version: int) -> asyncio.Future[Any]:
         """Send a request; the future of its response."""
-        future: asyncio.Future[Any] = self._loop.create_future()
-        self._waiting.append((request.API_KEY, version, self._correlation_id + 1, future))
+        future = self._response(request.API_KEY, version, self._correlation_id + 1)
         self.send_only(request, version)
         return future
 
@@ -67,9 +66,14 @@ class RawClient:
     def post_frame(self, frame: bytes, key: int, version: int) -> asyncio.Future[Any]:
         """Send a request that the caller has encoded, without its size; the future of its response, which is that of an
         API and a version."""
-        future: asyncio.Future[Any] = self._loop.create_future()
-        self._waiting.append((key, version, INT32.unpack_from(frame, 4)[0], future))
+        future = self._response(key, version, INT32.unpack_from(frame, 4)[0])
         self.send_bytes(INT32.pack(len(frame)) + frame)
+        return future
+
+    def _response(self, key: int, version: int, correlation_id: int) -> asyncio.Future[Any]:
+        """The future of the next response that is to come."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._waiting.append((key, version, correlation_id, future))
         return future
 
     def send_bytes(self, data: bytes) -> None:

@@ -40,7 +40,7 @@ from harness.paths import ROOT
 from harness.processes.brokers import Broker, make_broker
 from harness.storage.s3 import S3Server
 from harness.wire_client import WireClient
-from kwire.log.common.log_dirs import META_PROPERTIES_FILE, RESTORING_FILE
+from kwire.archive.backup.restoring import is_data_directory
 from kwire.log.verification.offline import DirectoryVerifier
 
 TOPIC: Final = "orders"
@@ -135,9 +135,7 @@ class Backups:
     def restore(self, path: Path, killed_after_s: float) -> None:
         """Restore the newest backup; a first attempt is killed, perhaps when it has done everything."""
         words = ("restore", self.place, "--data-dir", str(path))
-        ended = self._start_and_kill(killed_after_s, *words)
-        is_whole = (path / META_PROPERTIES_FILE).exists() and not (path / RESTORING_FILE).exists()
-        if not ended and not is_whole:
+        if not self._start_and_kill(killed_after_s, *words) and not is_data_directory(str(path)):
             self._run(*words)
 
     def numbers(self) -> list[int]:
