@@ -28,6 +28,7 @@ public final class LoadClient {
     private static final Collection<String> ERRORS = new ConcurrentLinkedQueue<>();
     private static final Collection<String> RETRIABLE = new ConcurrentLinkedQueue<>();
     private static final Set<String> SEEN = ConcurrentHashMap.newKeySet();
+    private static final Set<Thread> READERS = ConcurrentHashMap.newKeySet();
     private static volatile boolean producing = true;
     private static volatile boolean consuming = true;
     private static double retries;
@@ -44,7 +45,7 @@ public final class LoadClient {
         }
         Thread producer = new Thread(() -> produce(bootstrap, topic, rate, arguments));
         producer.start();
-        while (SEEN.isEmpty()) {
+        while (READERS.size() < consumers.size() && consumers.stream().allMatch(Thread::isAlive)) {
             Thread.sleep(20);
         }
         System.out.println("under way");
@@ -125,6 +126,7 @@ public final class LoadClient {
                 try {
                     for (ConsumerRecord<String, String> record : consumer.poll(Duration.ofMillis(200))) {
                         SEEN.add(record.value());
+                        READERS.add(Thread.currentThread());
                     }
                     if (System.currentTimeMillis() - committed > 300) {
                         committed = System.currentTimeMillis();

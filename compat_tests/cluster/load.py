@@ -14,7 +14,7 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,7 @@ class Load:
         self.failed: list[str] = []
         self.errors: list[str] = []
         self.retriable: list[str] = []
+        self._readers: set[int] = set()  # the threads of the consumers that have read something
         self._producing = True
         self._consuming = True
         self._threads: list[threading.Thread] = []
@@ -74,8 +75,9 @@ class Load:
                 self.errors.append("a client hangs")
 
     def is_under_way(self) -> bool:
-        """Whether a record has been written and read."""
-        return bool(self.seen)
+        """Whether all consumers have read something (or one has failed): until then the group is rebalanced, and may
+        refuse a commit of the former generation."""
+        return len(self._readers) == self.consumers or bool(self.errors)
 
     def problems(self, stored: Counter[str]) -> list[str]:
         """The broken rules, a line each. ``stored``: the values in the topic with their counts."""
@@ -110,6 +112,11 @@ class Load:
             yield number, f"{self.name}-{number}"
             number += 1
             time.sleep(max(0.0, start + number / self.rate - time.monotonic()))
+
+    def _note_values(self, values: Iterable[str]) -> None:
+        """What a consumer has read; called by its thread."""
+        self.seen.update(values)
+        self._readers.add(threading.get_ident())
 
     def _produce(self) -> None:
         raise NotImplementedError
@@ -149,7 +156,7 @@ class ConfluentLoad(Load):
             if message is not None and message.error() is not None:
                 self._note(message.error())
             elif message is not None:
-                self.seen.add((message.value() or b"").decode())
+                self._note_values([(message.value() or b"").decode()])
                 fresh = True
             if fresh and time.monotonic() - committed > COMMIT_S:
                 committed, fresh = time.monotonic(), False
@@ -216,7 +223,7 @@ class KafkaPythonLoad(Load):
         while self._consuming:
             try:
                 for records in consumer.poll(timeout_ms=500).values():
-                    self.seen.update(record.value.decode() for record in records)
+                    self._note_values(record.value.decode() for record in records)
                     fresh = True
                 if fresh and time.monotonic() - committed > COMMIT_S:
                     committed, fresh = time.monotonic(), False
@@ -280,7 +287,7 @@ class AioKafkaLoad(Load):
         while self._consuming:
             try:
                 for records in (await consumer.getmany(timeout_ms=200)).values():
-                    self.seen.update(record.value.decode() for record in records)
+                    self._note_values(record.value.decode() for record in records)
                     fresh = True
                 if fresh and time.monotonic() - committed > COMMIT_S:
                     committed, fresh = time.monotonic(), False

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 TABLE = "orders.parquet"
 """The folder of the Parquet files, in the working directory."""
+BUSY = "Python worker failed to connect back"
+ATTEMPTS = 10
 
 SMALL = {
     "spark.ui.enabled": "false",
@@ -91,7 +93,6 @@ def start_queries(spark: SparkSession, options: argparse.Namespace) -> list[Stre
         .format("parquet")
         .option("path", f"{options.directory}/{TABLE}")
         .option("checkpointLocation", f"{options.directory}/checkpoints/table")
-        .start()
     )
     values = f.struct("order_id", "customer_id", "region", "amount_cents", "time_ms")
     copied = enriched.select(f.col("customer_id").cast("string").alias("key"), f.to_json(values).alias("value"))
@@ -104,7 +105,7 @@ def start_queries(spark: SparkSession, options: argparse.Namespace) -> list[Stre
         f.to_json(f.struct("orders", "amount_cents")).alias("value"),
     )
     return [
-        table,
+        started(table),
         write(copied.writeStream.queryName("enriched").format("kwire"), "enriched", options.enriched, options),
         write(
             states.writeStream.queryName("totals").format("kafka").outputMode("update"),
@@ -117,12 +118,24 @@ def start_queries(spark: SparkSession, options: argparse.Namespace) -> list[Stre
 
 def write(writer: DataStreamWriter, name: str, topic: str, options: argparse.Namespace) -> StreamingQuery:
     """Start a query that writes keys and values to a topic."""
-    return (
+    return started(
         writer.option("kafka.bootstrap.servers", options.bootstrap)
         .option("topic", topic)
         .option("checkpointLocation", f"{options.directory}/checkpoints/{name}")
-        .start()
     )
+
+
+def started(writer: DataStreamWriter) -> StreamingQuery:
+    """Start a query and wait until it has its source. For that Spark starts a Python process and waits ten seconds at
+    most, which on a busy machine may be too few: then the query is started again."""
+    for _ in range(ATTEMPTS):
+        query = writer.start()
+        while query.isActive and query.status["message"].startswith("Initializing"):
+            time.sleep(0.05)
+        if query.exception() is None or BUSY not in str(query.exception()):
+            break
+        print(f"query {query.name}: {BUSY}; starting it again", file=sys.stderr)
+    return query
 
 
 def processed(query: StreamingQuery) -> int:

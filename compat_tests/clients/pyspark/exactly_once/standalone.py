@@ -71,7 +71,11 @@ def running_cluster(folder: Path) -> Iterator[Standalone]:
 
 def run_program(module: str, *arguments: str, folder: Path) -> str:
     """Run a Spark program of the tests as a process of its own; what it prints. Its errors are in the failure."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+        "PYSPARK_PYTHON": sys.executable,  # of the executors
+    }
     command = [sys.executable, "-m", module, *arguments]
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False
@@ -81,12 +85,12 @@ def run_program(module: str, *arguments: str, folder: Path) -> str:
 
 
 def hosts_of_tasks(lines: Iterable[str]) -> dict[str, set[str]]:
-    """Where the tasks of each group of jobs ended well, by Spark's log of events."""
+    """Where the attempts of each group's tasks ran, by Spark's log of events, whether they counted or were killed."""
     groups: dict[int, str] = {}
     found: dict[str, set[str]] = defaultdict(set)
     for event in map(json.loads, lines):
         if event["Event"] == "SparkListenerJobStart":
             groups |= dict.fromkeys(event["Stage IDs"], event["Properties"].get("spark.jobGroup.id", ""))
-        elif event["Event"] == "SparkListenerTaskEnd" and event["Task End Reason"]["Reason"] == "Success":
+        elif event["Event"] == "SparkListenerTaskEnd":
             found[groups[event["Stage ID"]]].add(event["Task Info"]["Host"])
     return found
