@@ -19,8 +19,9 @@ from harness.paths import ROOT
 
 LOCK = ROOT / "requirements-dev.lock"
 EXTRAS = f"{ROOT}[spark,test]"
-HELD = ("pyspark==4.0.0",)
-"""Not the newest: the tests run with the oldest PySpark that kwire.spark takes; `tools.spark_releases` tries all."""
+HELD = ("pyspark==4.0.0", "pymdown-extensions<13")
+"""Not the newest: the tests run with the oldest PySpark that kwire.spark takes; `tools.spark_releases` tries all.
+pymdown-extensions 13 needs Python 3.11.5, and Debian 12 has 3.11.2."""
 HEADER = """\
 # Every package of kwire's development environment, with its version: pip constraints, used by scripts/environment.py,
 # so that everybody tests with the same versions. The file serves Python 3.11, 3.12 and 3.13.
