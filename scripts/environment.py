@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import time
@@ -30,6 +31,7 @@ _LEVELS = {
 PLACES = ("/usr/local/bin", "/usr/bin")
 """Where interpreters are, beside the PATH."""
 _MARKEDLY = 0.85
+_PAIRS = 11
 _WORK = """
 import ensurepip, struct, time, venv
 class Request:
@@ -37,14 +39,14 @@ class Request:
     def end(self, at): return at + self.size
 def work():
     layout, buffer, kept = struct.Struct(">iqh"), bytearray(14), {}
-    for number in range(20000):
+    for number in range(10000):
         layout.pack_into(buffer, 0, number, number, 1)
         kept[number & 255] = Request(14).end(layout.unpack_from(buffer)[0])
 def seconds():
     start = time.process_time()
     work()
     return time.process_time() - start
-print(min(seconds() for _ in range(10)))
+print(min(seconds() for _ in range(5)))
 """
 
 
@@ -107,18 +109,22 @@ def _fastest(python: str, name: str) -> str:
     folders = [*os.environ.get("PATH", "").split(os.pathsep), *PLACES]
     paths = dict.fromkeys(os.path.realpath(os.path.join(each, name)) for each in folders)
     others = [each for each in paths if each != os.path.realpath(python) and os.access(each, os.X_OK)]
-    if not others:
-        return python
-    took = {each: _seconds(each) for each in [python, *others]}
-    best = min(took, key=took.__getitem__)
-    if took[best] >= took[python] * _MARKEDLY:
-        return python
-    say(f"environment: {best} takes {took[best] / took[python]:.2f} of the time of {python} for the same work")
-    return best
+    ratios = {each: _ratio(each, python) for each in others}
+    best = min(ratios, key=ratios.__getitem__, default=python)
+    if ratios.get(best, 1.0) < _MARKEDLY:
+        say(f"environment: {best} takes {ratios[best]:.2f} of the time of {python} for the same work")
+        return best
+    return python
+
+
+def _ratio(one: str, other: str) -> float:
+    """The time that one interpreter takes for `_WORK` by that of another: the median of pairs of short runs, since the
+    speed of a shared machine changes from second to second."""
+    return statistics.median(_seconds(one) / _seconds(other) for _ in range(_PAIRS))
 
 
 def _seconds(python: str) -> float:
-    """How long an interpreter takes for `_WORK`, the least of ten times; infinity if it cannot make an environment."""
+    """How long an interpreter takes for `_WORK`, the least of five times; infinity if it cannot make an environment."""
     done = subprocess.run([python, "-c", _WORK], capture_output=True, text=True, check=False)
     return float(done.stdout) if done.returncode == 0 else float("inf")
 
