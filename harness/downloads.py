@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -74,6 +75,15 @@ def downloaded(
         return done.stdout
 
     return attempted(what, attempt, CommandFailed)
+
+
+def untar(archive: Path, folder: Path) -> None:
+    """Extract an archive of tar; nothing is written outside the folder (by Pythons from 3.11.4 on)."""
+    with tarfile.open(archive) as content:
+        if hasattr(tarfile, "data_filter"):
+            content.extractall(folder, filter="data")
+        else:
+            content.extractall(folder)
 
 
 def why_not_unpacked(folder: Path, package: str, names: Callable[[], Sequence[str]]) -> str | None:

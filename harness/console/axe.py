@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import shutil
-import tarfile
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.downloads import downloaded
+from harness.downloads import downloaded, untar
 from harness.kafka_jars import cache_root
 
 if TYPE_CHECKING:
@@ -37,8 +36,7 @@ def _script() -> str:
             with tempfile.TemporaryDirectory(dir=folder.parent) as name:
                 downloaded("axe-core", ["npm", "pack", f"axe-core@{VERSION}"], cwd=Path(name))
                 [archive] = Path(name).glob("*.tgz")
-                with tarfile.open(archive) as content:
-                    content.extractall(Path(name) / "content", filter="data")
+                untar(archive, Path(name) / "content")
                 (Path(name) / "content").rename(folder)
     return (folder / "package" / "axe.min.js").read_text(encoding="utf-8")
 

@@ -6,13 +6,12 @@ What lives elsewhere: jars with all that they depend on (`harness.kafka_jars`).
 from __future__ import annotations
 
 import shutil
-import tarfile
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from harness.downloads import CommandFailed, downloaded
+from harness.downloads import CommandFailed, downloaded, untar
 from harness.kafka_jars import JarsUnavailable, cache_root, locked
 
 _GOAL: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
@@ -43,6 +42,5 @@ def _fetch(what: str, artifact: str, folder: Path) -> None:
     except CommandFailed as error:
         raise JarsUnavailable(f"Maven could not fetch {what}: {' '.join(str(error).split())[:300]}") from None
     for archive in folder.glob("*.tar.gz"):
-        with tarfile.open(archive) as content:
-            content.extractall(folder, filter="data")
+        untar(archive, folder)
         archive.unlink()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
 
-from harness.downloads import PAUSES_S, CommandFailed, attempted, downloaded
+from harness.downloads import PAUSES_S, CommandFailed, attempted, downloaded, untar
 from harness.kafka_jars import JarsUnavailable, maven_jars
 
 NO_PAUSES = (0.0, 0.0)
@@ -73,3 +74,15 @@ def test_maven_is_run_again_and_its_last_error_is_told(tmp_path: Path, monkeypat
     with pytest.raises(JarsUnavailable, match=r"could not fetch the jars: .*503"):
         maven_jars("jars", "the jars", [("group", "artifact", "1")])
     assert (tmp_path / "runs").read_text().count("run") == 1 + len(PAUSES_S)
+
+
+@pytest.mark.filterwarnings("ignore:Python 3.14 will, by default, filter:DeprecationWarning")
+@pytest.mark.parametrize("has_filters", [True, False], ids=["with filters", "before 3.11.4"])
+def test_an_archive_of_tar_is_extracted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_filters: bool) -> None:
+    if not has_filters:
+        monkeypatch.delattr(tarfile, "data_filter", raising=False)
+    (tmp_path / "content").write_text("content")
+    with tarfile.open(tmp_path / "archive.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "content", "folder/content")
+    untar(tmp_path / "archive.tar.gz", tmp_path / "place")
+    assert (tmp_path / "place/folder/content").read_text() == "content"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import tarfile
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness.downloads import untar
 from harness.raw_client import RawClient
 from harness.waiting import until
 from kwire.base.doors import Clock, Doors
@@ -81,8 +81,7 @@ class Opened:
 
 @pytest.fixture(params=ARCHIVES, ids=lambda path: path.name.removesuffix(".tar.xz"))
 async def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    with tarfile.open(request.param) as archive:
-        archive.extractall(tmp_path, filter="data")
+    untar(request.param, tmp_path)
     expected = json.loads((tmp_path / "expected.json").read_text())
     now_ms = expected["now_ms"] + 120_000  # what was open has timed out
     doors = Doors(clock=Clock(time_ms=lambda: now_ms))

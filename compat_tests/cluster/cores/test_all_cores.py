@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
+from harness.downloads import untar
 from harness.processes.brokers import wait_until
 from harness.processes.ports import free_port
 from harness.wire_client import WireClient
@@ -372,8 +372,7 @@ def _throttles(host: Host) -> list[str]:
 
 def test_a_directory_of_a_single_broker_is_moved_into_place(start: Start, tmp_path: Path) -> None:
     """Here one of 0.1.0, which was killed."""
-    with tarfile.open(OLD) as archive:
-        archive.extractall(tmp_path, filter="data")
+    untar(OLD, tmp_path)
     expected = json.loads((tmp_path / "expected.json").read_text())
     host = start(2, "--set", "log.retention.ms=-1", "--set", "log.message.timestamp.before.max.ms=9223372036854775807")
     host.wait_until_well()

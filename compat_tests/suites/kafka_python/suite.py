@@ -12,14 +12,13 @@ import importlib.metadata
 import os
 import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 from xml.etree import ElementTree
 
 from compat_tests.suites.kafka_python import distribution
 from compat_tests.suites.suite import Outcome, Suite, arguments, carry_out
-from harness.downloads import downloaded
+from harness.downloads import downloaded, untar
 from harness.kafka_jars import cache_root, locked
 from harness.processes.brokers import make_broker
 
@@ -65,8 +64,7 @@ def _fetch(version: str, unpacked: Path) -> None:
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:"]
     downloaded("kafka-python", [*command, "--dest", str(partial), f"kafka-python=={version}"])
     (archive,) = partial.glob("*.tar.gz")
-    with tarfile.open(archive) as tar:
-        tar.extractall(partial, filter="data")
+    untar(archive, partial)
     partial.rename(unpacked)
 
 

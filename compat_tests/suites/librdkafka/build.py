@@ -14,7 +14,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 import urllib.request
 from hashlib import sha256
@@ -22,7 +21,7 @@ from http.client import HTTPException
 from pathlib import Path
 
 from compat_tests.suites.suite import CannotBuild
-from harness.downloads import APT_OPTIONS, CommandFailed, attempted, downloaded
+from harness.downloads import APT_OPTIONS, CommandFailed, attempted, downloaded, untar
 from harness.kafka_jars import cache_root, locked
 
 LIBRDKAFKA, WITH_SHARE_CONSUMERS = "2.12.1", "2.15.0"
@@ -110,8 +109,7 @@ def _unpack(version: str, folder: Path) -> None:
             archive, inside = _npm_package(place), "package/deps/librdkafka"
         else:
             archive, inside = _crate(place), f"rdkafka-sys-{CRATE}/librdkafka"
-        with tarfile.open(archive) as tar:
-            tar.extractall(place, filter="data")
+        untar(archive, place)
         (place / inside).rename(folder)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tarfile
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from compat_tests.suites.librdkafka.build import folder_of_tests
-from harness.downloads import downloaded
+from harness.downloads import downloaded, untar
 from harness.kafka_jars import cache_root, locked
 from harness.processes.brokers import wait_until
 from harness.processes.ports import free_port
@@ -119,8 +118,7 @@ def _trivup() -> Path:
     folder = cache_root() / TRIVUP
     with locked("trivup"):
         if not (folder / "jwcrypto").exists():
-            with tarfile.open(folder_of_tests() / "trivup" / f"{TRIVUP}.tar.gz") as tar:
-                tar.extractall(cache_root(), filter="data")
+            untar(folder_of_tests() / "trivup" / f"{TRIVUP}.tar.gz", cache_root())
             pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder), JWCRYPTO]
             downloaded(JWCRYPTO, pip)
     return folder
