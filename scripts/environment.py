@@ -125,8 +125,11 @@ def _ratio(one: str, other: str) -> float:
 
 def _seconds(python: str) -> float:
     """How long an interpreter takes for `_WORK`, the least of five times; infinity if it cannot make an environment."""
-    done = subprocess.run([python, "-c", _WORK], capture_output=True, text=True, check=False)
-    return float(done.stdout) if done.returncode == 0 else float("inf")
+    try:
+        done = subprocess.run([python, "-c", _WORK], capture_output=True, text=True, check=True, timeout=60)
+        return float(done.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return float("inf")
 
 
 def _run(command: list[str], failure: str) -> None:

@@ -48,7 +48,9 @@ def test_the_fastest_build_of_the_same_version_is_taken(
     assert capsys.readouterr().err == f"environment: {others[1]} takes 0.50 of the time of {own} for the same work\n"
 
 
-@pytest.mark.parametrize("other", ["echo 0.9", "exit 1"], ids=["hardly faster", "cannot make an environment"])
+@pytest.mark.parametrize(
+    "other", ["echo 0.9", "exit 1", "echo 3.11.7"], ids=["hardly faster", "cannot make an environment", "no Python"]
+)
 def test_otherwise_it_is_the_python_that_asks(
     environment: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
 ) -> None:
