@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 TABLE = "orders.parquet"
 """The folder of the Parquet files, in the working directory."""
 BUSY = "Python worker failed to connect back"
+"""What Spark says when a Python process of its own has not started within ten seconds."""
 ATTEMPTS = 10
 
 SMALL = {
@@ -126,8 +127,8 @@ def write(writer: DataStreamWriter, name: str, topic: str, options: argparse.Nam
 
 
 def started(writer: DataStreamWriter) -> StreamingQuery:
-    """Start a query and wait until it has its source. For that Spark starts a Python process and waits ten seconds at
-    most, which on a busy machine may be too few: then the query is started again."""
+    """Start a query and wait until it has its source. If the machine is too busy to start the source's Python process
+    in time, the query is started again."""
     for _ in range(ATTEMPTS):
         query = writer.start()
         while query.isActive and query.status["message"].startswith("Initializing"):

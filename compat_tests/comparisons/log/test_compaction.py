@@ -58,7 +58,6 @@ class CompactedTopic:
         self.name = name
         self.folder = broker.data_dir / f"{name}-0"
         self._admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-        self._rounds = 0
 
     def create(self, **configs: str) -> None:
         new = NewTopic(self.name, num_partitions=1, replication_factor=1, config={**TOPIC, **configs})
@@ -69,8 +68,9 @@ class CompactedTopic:
         resource = ConfigResource(ConfigResource.Type.TOPIC, self.name, incremental_configs=[entry])
         self._admin.incremental_alter_configs([resource])[resource].result(30)
 
-    def _wait_for(self, name: str, value: str) -> None:
-        """Wait until the broker knows a change: Apache Kafka's answer may come before."""
+    def _alter_and_wait(self, name: str, value: str) -> None:
+        """Wait until the broker knows the change, too: Apache Kafka's answer may come before."""
+        self.alter(name, value)
         resource = ConfigResource(ConfigResource.Type.TOPIC, self.name)
 
         def is_known() -> bool:
@@ -89,12 +89,9 @@ class CompactedTopic:
             return checkpoint.exists() and f"{self.name} 0 {end}" in checkpoint.read_text().splitlines()
 
         wait_until(is_clean, 60, f"{self.name} cleaned up to {end}")
-        self.alter("min.cleanable.dirty.ratio", "1.0")
-        self._wait_for("min.cleanable.dirty.ratio", "1.0")
+        self._alter_and_wait("min.cleanable.dirty.ratio", "1.0")
         # Apache Kafka describes a change before its logs know it, and takes up one change after the other.
-        self._rounds += 1
-        self.alter("flush.messages", str(2**62 + self._rounds))
-        self._wait_for("flush.messages", str(2**62 + self._rounds))
+        self._alter_and_wait("flush.messages", str(2**62 + end))
         wait_until(lambda: not list(self.folder.glob("*.deleted")), 30, "old files removed")
 
     def produce(self, batches: Iterable[bytes]) -> None:

@@ -11,6 +11,7 @@ import pyspark
 import pytest
 from pyspark.errors import PySparkException
 
+from examples.spark_orders.pipeline import BUSY
 from harness.processes.brokers import wait_until
 
 needs_limits = pytest.mark.skipif(
@@ -19,7 +20,7 @@ needs_limits = pytest.mark.skipif(
 )
 
 _ATTEMPTS = 10
-_BUSY = re.compile("Python worker failed to connect back|CANNOT_OPEN_SOCKET")
+_BUSY = re.compile(f"{BUSY}|CANNOT_OPEN_SOCKET")
 
 
 def is_busy(error: PySparkException) -> bool:
