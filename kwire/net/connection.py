@@ -521,9 +521,11 @@ class Connection:
             return False
         if moved:
             self.active_tick = self._wire.tick
-        if self.closing and self.idle:
-            self.close()
-            return False
+        if self.closing:
+            self._wire.do_work()  # which may have a response for this connection
+            if self.idle:
+                self.close()
+                return False
         return True
 
     # -- end --------------------------------------------------------------------------------------------------------
@@ -554,7 +556,7 @@ class Connection:
     @property
     def idle(self) -> bool:
         """Whether nothing is pending and everything is sent."""
-        return not self._slots and not self._out.size and self._wire.work is None
+        return not self._slots and not self._out.size
 
     @property
     def pending(self) -> int:
@@ -565,8 +567,8 @@ class Connection:
         """Start no more requests; close when the responses to those that have started are sent."""
         self.closing = True
         self._pause()
-        if self.idle and not self._taking:
-            self.close()
+        if not self._taking:
+            self._flush()
 
     def cancel_pending(self) -> None:
         """Cancel the pending requests that only matter to a waiting client (Fetch)."""

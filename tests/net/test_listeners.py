@@ -14,6 +14,7 @@ from harness.waiting import PATIENCE_S, until
 from kwire.base.config import Endpoint
 from kwire.base.doors import Doors, Sockets
 from kwire.net import listener as listener_module
+from kwire.net.connection import Connection, Slot
 from kwire.net.listener import BoundSocket
 from kwire.net.server import NetServer
 from kwire.net.settings import NetSettings
@@ -244,6 +245,45 @@ async def test_draining_answers_what_was_started_and_starts_nothing_more(network
     assert len(network.answers.frames) == 1
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(server.listeners[0].address)
+
+
+async def test_draining_closes_connections_while_the_responses_of_others_are_put_off(network: Network) -> None:
+    def answer(connection: Connection, _body: memoryview) -> None:
+        connection.put_off(lambda: connection.queue(frame(b"done")))
+        for each in list(server.connections):
+            each.drain()
+
+    network.answers.answer = answer
+    server = network.serve()
+    client, unused = await network.connect(server), await network.connect(server)
+    await until(lambda: len(server.connections) == 2)
+    await client.send(request(OTHER_KEY))
+    assert await client.receive() == b"done"
+    assert await client.at_end()
+    assert await unused.at_end()
+
+
+async def test_a_last_response_ends_a_connection_while_those_of_others_are_put_off(network: Network) -> None:
+    def answer(connection: Connection, body: memoryview) -> None:
+        if bytes(body[2:]) == b"refused":
+            refused.append((connection, connection.defer(pipelined=False)))
+            return
+        connection.put_off(lambda: connection.queue(frame(b"done")))
+        other, slot = refused.pop()
+        other.closing = True
+        slot.answer([frame(b"no")], 6)
+
+    refused: list[tuple[Connection, Slot]] = []
+    network.answers.answer = answer
+    server = network.serve()
+    client, stranger = await network.connect(server), await network.connect(server)
+    await stranger.send(request(OTHER_KEY, b"refused"))
+    await network.answers.count(1)
+    await client.send(request(OTHER_KEY, b"allowed"))
+    assert await stranger.receive() == b"no"
+    assert await stranger.at_end()
+    assert await client.receive() == b"done"
+    assert len(server.connections) == 1
 
 
 async def test_draining_gives_up_on_clients_that_do_not_read(network: Network) -> None:

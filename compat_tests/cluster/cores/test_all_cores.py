@@ -23,7 +23,9 @@ from harness.processes.brokers import wait_until
 from harness.processes.ports import free_port
 from harness.wire_client import WireClient
 from kwire.base.addresses import parse_address
+from kwire.base.errors import ErrorCode
 from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from kwire.codec.messages.fetch_response import PartitionData
 from kwire.codec.records import iter_headers, iter_records
 
 PATIENCE_S = 120.0
@@ -398,8 +400,8 @@ def test_a_directory_of_a_single_broker_is_moved_into_place(start: Start, tmp_pa
     assert not (tmp_path / "data/kwire-store.sqlite").exists()
 
 
-def _records(host: Host, topic: str, partition: int) -> list[list[Any]]:
-    """[offset, value] of every committed record, from the partition's leader."""
+def _fetched(host: Host, topic: str, partition: int) -> PartitionData:
+    """What the partition's leader answers; it may have moved since it was looked up."""
     admin = AdminClient({"bootstrap.servers": host.bootstrap})
     metadata = admin.list_topics(topic, timeout=30)
     broker = metadata.brokers[metadata.topics[topic].partitions[partition].leader]
@@ -408,6 +410,19 @@ def _records(host: Host, topic: str, partition: int) -> list[list[Any]]:
     with WireClient(str(parse_address(f"{broker.host}:{broker.port}"))) as client:
         request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, isolation_level=1, topics=topics)
         (told,) = client.call(request, 12).responses[0].partitions
+    return told
+
+
+def _records(host: Host, topic: str, partition: int) -> list[list[Any]]:
+    """[offset, value] of every committed record, from the partition's leader, while partitions are spread."""
+    answers: list[PartitionData] = []
+
+    def is_led() -> bool:
+        answers.append(_fetched(host, topic, partition))
+        return answers[-1].error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    wait_until(is_led, PATIENCE_S, f"the leader of {topic}-{partition} has been asked", 0.1)
+    told = answers[-1]
     assert told.error_code == 0
     aborted = {each.producer_id: each.first_offset for each in told.aborted_transactions or ()}
     found: list[list[Any]] = []
