@@ -25,7 +25,6 @@ from harness.wire_client import WireClient
 from kwire.base.addresses import parse_address
 from kwire.base.errors import ErrorCode
 from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
-from kwire.codec.messages.fetch_response import PartitionData
 from kwire.codec.records import iter_headers, iter_records
 
 PATIENCE_S = 120.0
@@ -400,7 +399,7 @@ def test_a_directory_of_a_single_broker_is_moved_into_place(start: Start, tmp_pa
     assert not (tmp_path / "data/kwire-store.sqlite").exists()
 
 
-def _fetched(host: Host, topic: str, partition: int) -> PartitionData:
+def _fetched(host: Host, topic: str, partition: int) -> Any:
     """What the partition's leader answers; it may have moved since it was looked up."""
     admin = AdminClient({"bootstrap.servers": host.bootstrap})
     metadata = admin.list_topics(topic, timeout=30)
@@ -415,11 +414,11 @@ def _fetched(host: Host, topic: str, partition: int) -> PartitionData:
 
 def _records(host: Host, topic: str, partition: int) -> list[list[Any]]:
     """[offset, value] of every committed record, from the partition's leader, while partitions are spread."""
-    answers: list[PartitionData] = []
+    answers: list[Any] = []
 
     def is_led() -> bool:
         answers.append(_fetched(host, topic, partition))
-        return answers[-1].error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return bool(answers[-1].error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     wait_until(is_led, PATIENCE_S, f"the leader of {topic}-{partition} has been asked", 0.1)
     told = answers[-1]
