@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from campaigns.mixed_load.hanging import native_stacks, python_stacks
 from compat_tests.java_programs import java_program
 from harness.processes.brokers import wait_until
 from harness.processes.kwire_cluster import KwireCluster
@@ -73,6 +74,7 @@ class Load:
             thread.join(DRAIN_S)
             if thread.is_alive():
                 self.errors.append("a client hangs")
+                print("a client hangs:", *python_stacks(), *native_stacks(), sep="\n")
 
     def is_under_way(self) -> bool:
         """Whether all consumers have read something (or one has failed): until then the group is rebalanced, and may
