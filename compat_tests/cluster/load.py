@@ -282,6 +282,7 @@ class AioKafkaLoad(Load):
             group_id=self.group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
+            session_timeout_ms=45_000,  # as others have by default
             **self.security,
         )
         await consumer.start()

@@ -52,9 +52,10 @@ def settings(node_id: int, home: Path, realm: Kerberos, ports: tuple[int, int]) 
 
 
 @pytest.fixture
-def brokers(tmp_path: Path) -> Iterator[Brokers]:
+def brokers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Brokers]:
+    """Running brokers. Parameter: the life of tickets in seconds."""
     need(missing())
-    with Kerberos(tmp_path / "realm", TICKET_LIFE_S) as realm:
+    with Kerberos(tmp_path / "realm", request.param) as realm:
         ports = [(free_port(), free_port()) for _ in range(2)]
         started = []
         for node_id, own in enumerate(ports, 1):
@@ -85,6 +86,7 @@ def tickets(realm: Kerberos) -> int:
     return sum("AS_REQ" in line and "ISSUE" in line and f"{BROKER}@" in line for line in log)
 
 
+@pytest.mark.parametrize("brokers", [TICKET_LIFE_S], indirect=True)
 def test_brokers_replicate_beyond_the_life_of_their_tickets(brokers: Brokers) -> None:
     topic = NewTopic("replicated", num_partitions=4, replication_factor=2, config={"min.insync.replicas": "2"})
     admin = AdminClient({"bootstrap.servers": brokers.bootstrap})
@@ -97,6 +99,7 @@ def test_brokers_replicate_beyond_the_life_of_their_tickets(brokers: Brokers) ->
     produce(brokers.bootstrap, 10)
 
 
+@pytest.mark.parametrize("brokers", [3600], indirect=True)
 def test_commands_log_in_with_a_ticket_cache(brokers: Brokers, tmp_path: Path) -> None:
     cache = brokers.realm.ticket_cache("alice")
     file = tmp_path / "client.properties"

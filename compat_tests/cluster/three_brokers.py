@@ -10,6 +10,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,7 +34,6 @@ DEFAULT_CONFIG: Final = 5
 """The `config_source` of a property that is not set (DescribeConfigsResponse)."""
 SETTINGS: Final = {
     "default.replication.factor": "3",
-    "replica.lag.time.max.ms": "3000",
     "replica.fetch.backoff.ms": "200",
     "replica.fetch.max.bytes": "20000",
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
@@ -179,14 +179,20 @@ class ThreeBrokers:
         return int(self.partitions(topic)[partition].leader_id)
 
     def produce(self, topic: str, partition: int, count: int, size: int = 100, acks: int = -1) -> None:
-        """Write ``count`` batches of one record to the leader."""
+        """Write ``count`` batches of one record to the leader, once it knows that it leads."""
         for _ in range(count):
             batch = build_batch([Record(offset=0, timestamp=1_760_000_000_000, key=None, value=b"x" * size)])
             data = PartitionProduceData(index=partition, records=memoryview(bytearray(batch)))
             topics = [TopicProduceData(name=topic, partition_data=[data])]
             request = ProduceRequest(acks=acks, timeout_ms=20_000, topic_data=topics)
-            response = self.call(self.leader(topic, partition), request, 9)
-            assert response.responses[0].partition_responses[0].error_code == ErrorCode.NONE, response
+            wait_until(partial(self._is_written, request), SETTLE_S, f"a record in {topic}-{partition}")
+
+    def _is_written(self, request: ProduceRequest) -> bool:
+        (data,) = request.topic_data
+        response = self.call(self.leader(data.name, data.partition_data[0].index), request, 9)
+        error = response.responses[0].partition_responses[0].error_code
+        assert error in (ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER), response
+        return bool(error == ErrorCode.NONE)
 
 
 def _join(brokers: dict[int, Broker]) -> None:

@@ -93,9 +93,10 @@ class KwireCluster:
 
     def metadata(self) -> Any:
         """The Metadata response of a running broker."""
-        running = next(broker for broker in self.brokers.values() if broker.is_running())
-        with WireClient(running.bootstrap) as client:
-            return client.call(MetadataRequest(topics=None, allow_auto_topic_creation=False), 12)
+        return _metadata_of(self._running()[0])
+
+    def _running(self) -> list[KwireBroker]:
+        return [broker for broker in self.brokers.values() if broker.is_running()]
 
     def leads(self) -> Counter[int]:
         """How many partitions each broker leads."""
@@ -103,15 +104,26 @@ class KwireCluster:
         return Counter(partition.leader_id for topic in topics for partition in topic.partitions)
 
     def wait_until_well(self) -> None:
-        """Wait until all brokers are there, every partition has a leader, and all replicas are in sync."""
+        """Wait until every broker shows that all are there, every partition has a leader, and all replicas are in
+        sync."""
         wait_until(self._is_well, SETTLE_S, "the cluster is whole and in sync", 0.1)
 
     def _is_well(self) -> bool:
         try:
-            metadata = self.metadata()
+            shown = [_metadata_of(broker) for broker in self._running()]
         except OSError:
             return False
-        partitions = [partition for topic in metadata.topics for partition in topic.partitions]
-        return len(metadata.brokers) == len(self.brokers) and all(
-            each.leader_id >= 0 and len(each.isr_nodes) == len(each.replica_nodes) for each in partitions
+        names = [sorted(topic.name for topic in metadata.topics) for metadata in shown]
+        return all(len(metadata.brokers) == len(self.brokers) for metadata in shown) and all(
+            names[0] == each and _is_in_sync(metadata) for each, metadata in zip(names, shown, strict=True)
         )
+
+
+def _metadata_of(broker: KwireBroker) -> Any:
+    with WireClient(broker.bootstrap) as client:
+        return client.call(MetadataRequest(topics=None, allow_auto_topic_creation=False), 12)
+
+
+def _is_in_sync(metadata: Any) -> bool:
+    partitions = [partition for topic in metadata.topics for partition in topic.partitions]
+    return all(each.leader_id >= 0 and len(each.isr_nodes) == len(each.replica_nodes) for each in partitions)
