@@ -113,9 +113,9 @@ class KwireCluster:
             shown = [_metadata_of(broker) for broker in self._running()]
         except OSError:
             return False
-        names = [sorted(topic.name for topic in metadata.topics) for metadata in shown]
-        return all(len(metadata.brokers) == len(self.brokers) for metadata in shown) and all(
-            names[0] == each and _is_in_sync(metadata) for each, metadata in zip(names, shown, strict=True)
+        topics = {frozenset(topic.name for topic in metadata.topics) for metadata in shown}
+        return len(topics) == 1 and all(
+            len(metadata.brokers) == len(self.brokers) and _is_in_sync(metadata) for metadata in shown
         )
 
 
