@@ -33,6 +33,19 @@ def _cpu_s(pid: int) -> float:
         return 0.0
 
 
+def kernel_s(pid: int) -> float:
+    """The part of it that the kernel took (system time), in hundredths of a second."""
+    return sum(map(_kernel_s, family(pid)))
+
+
+def _kernel_s(pid: int) -> float:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return int(fields[12]) / os.sysconf("SC_CLK_TCK")
+
+
 def resident_mb(pid: int) -> float:
     """Resident memory of a process and its descendants, in MB (10^6 bytes)."""
     return sum(_memory_mb(each, "status", "VmRSS") for each in family(pid))

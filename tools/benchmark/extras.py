@@ -269,16 +269,17 @@ def answers_metadata(port: int) -> bool:
 
 
 @contextmanager
-def fresh(kind: str, settings: dict[str, str] | None = None) -> Iterator[Target]:
-    """A running broker on an empty directory."""
-    home = Path(tempfile.mkdtemp(prefix=f"bench-{kind}-"))
+def fresh(kind: str, settings: dict[str, str] | None = None, kept_in: Path | None = None) -> Iterator[Target]:
+    """A running broker on an empty directory, which is deleted at the end unless it is to be kept in another one."""
+    home = Path(tempfile.mkdtemp(prefix=f"bench-{kind}-", dir=kept_in))
     target = Target(production_broker(kind, home, settings))
     try:
         target.start()
         yield target
     finally:
         target.broker.kill()
-        shutil.rmtree(home, ignore_errors=True)
+        if kept_in is None:
+            shutil.rmtree(home, ignore_errors=True)
 
 
 def start_again_s(target: Target) -> float:

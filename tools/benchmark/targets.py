@@ -122,6 +122,10 @@ class Target:
         """User and system time of the broker's process and its descendants, in seconds."""
         return process_usage.cpu_s(self.broker.pid)
 
+    def kernel_s(self) -> float:
+        """The part of it that the kernel took."""
+        return process_usage.kernel_s(self.broker.pid)
+
     def resident_mb(self) -> float:
         """Resident memory of the broker's process and its descendants."""
         return process_usage.resident_mb(self.broker.pid)
