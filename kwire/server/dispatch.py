@@ -151,7 +151,7 @@ class Dispatcher:
             request = exchange.request
             if request.replica_state.replica_id >= 0 or request.replica_id >= 0:  # inline: every Fetch comes here
                 exchange.route = followers
-        if exchange.route.takes_long and self._turns.is_over:
+        if exchange.route.takes_long and (self._turns.is_over or not exchange.connection.is_alone):
             exchange.slot = exchange.connection.defer(pipelined=False)
             self._turns.wait(partial(self._begin_late, exchange))
             return

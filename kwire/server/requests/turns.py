@@ -1,8 +1,9 @@
 """How much of a turn of the loop is given to requests that take long.
 
 All connections with bytes are read in one turn of the loop, so that a hundred members that join a group at once would
-keep everybody else waiting until all of them have joined. Once the requests that take long have had `TURN_S` of a turn,
-the following ones wait, in their order, for the next turns. Short requests never wait.
+keep everybody else waiting until all of them have joined. Requests that take long and come with others wait for the
+next turn; once they have had `TURN_S` of one, the following ones wait, in their order, for those after it. Short
+requests never wait.
 
 What lives elsewhere: the order within a connection (`kwire.net.connection`), one request that is larger than a turn
 (`kwire.handlers.slices`).
@@ -35,13 +36,21 @@ class Turns:
     def spend(self, seconds: float) -> None:
         """A request took so long in this turn."""
         self._spent += seconds
-        if self._spent >= TURN_S and not self.is_over:
-            self.is_over = True
-            asyncio.get_running_loop().call_soon(self._next)
+        if self._spent >= TURN_S:
+            self._end()
 
     def wait(self, start: Callable[[], None]) -> None:
         """Have a request started in one of the next turns. ``start`` must not raise."""
         self._waiting.append(start)
+        self._end()
+
+    def _end(self) -> None:
+        """From now on the others wait, at first until the sockets have been read: what a loop is given in one turn it
+        calls before it reads in the next one, so that the turn in which many requests came would take even longer."""
+        if not self.is_over:
+            self.is_over = True
+            loop = asyncio.get_running_loop()
+            loop.call_soon(loop.call_soon, self._next)
 
     def _next(self) -> None:
         """A new turn: start those that waited for it."""
