@@ -11,6 +11,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from compat_tests.clients.members import Join, joining, wait_settled
+from compat_tests.comparisons.configs.requests import GROUP, SET, Configs
 from compat_tests.names import Names
 from harness.observations import Observations
 from harness.processes.brokers import Broker, make_broker, wait_until
@@ -75,6 +76,15 @@ def described(broker: Broker, group: str) -> Any:
         return client.call(ConsumerGroupDescribeRequest(group_ids=[group]), 1).groups[0]
 
 
+def set_session_timeout(broker: Broker, group: str, timeout_ms: str) -> None:
+    """For the members that join the group from now on."""
+    name = "consumer.session.timeout.ms"
+    with WireClient(broker.bootstrap) as client:
+        configs = Configs(client)
+        assert configs.change(GROUP, group, (name, SET, timeout_ms)) == "NONE"
+        wait_until(lambda: configs.describe(GROUP, group)["configs"][name]["value"] == timeout_ms, 20, name)
+
+
 def wait_state(broker: Broker, group: str, wanted: tuple[str, str]) -> None:
     wait_until(lambda: state(broker, group) == wanted, 20, f"{group} {wanted}, not {state(broker, group)}")
 
@@ -128,6 +138,7 @@ def test_a_static_member_that_comes_back_keeps_its_partitions(
     live_broker: Broker, topic: str, new_name: Names, join: Join, client: str
 ) -> None:
     group = new_name("group")
+    set_session_timeout(live_broker, group, "60000")  # its process may need long to come back
     other = join(client, group, topic, instance_id="other")
     away = join(client, group, topic, instance_id="away")
     wait_settled([other, away], topic, 4)

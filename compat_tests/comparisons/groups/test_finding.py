@@ -143,7 +143,7 @@ def test_groups_and_members_come_in_the_same_order(broker: Broker, new_name: Nam
 def test_groups_have_a_largest_size(limited: Broker, observe: Observations) -> None:
     with Script(limited) as script:
         group = "full"
-        fields: dict[str, Any] = {"rebalance_timeout_ms": 2_000}
+        fields: dict[str, Any] = {"rebalance_timeout_ms": 10_000}
         script.ready(group)
         first = script.call("a", join(group, **fields), 3, "a")
         parked = script.send(join(group, **fields), 3, "b")
@@ -167,14 +167,14 @@ def test_groups_have_a_largest_size(limited: Broker, observe: Observations) -> N
 
 
 def test_the_first_rebalance_waits(broker_factory: Callable[..., Broker], observe: Observations) -> None:
-    with Script(broker_factory({"group.initial.rebalance.delay.ms": "1500"})) as script:
+    with Script(broker_factory({"group.initial.rebalance.delay.ms": "6000"})) as script:
         group = "slow"
         script.ready(group)
         first = script.send(join(group), 3, "a")
         assert script.is_parked(first, 1.0)
         script.describe("waiting", group)
         second = script.send(join(group), 3, "b")
-        assert script.is_parked(first, 1.0), "somebody came: it waits once more"
+        assert script.is_parked(first, 6.0), "somebody came: it waits once more"
         leader, follower = script.receive("a joined", first), script.receive("b joined", second)
         waiting = script.send(sync(group, follower), 3, "b")
         script.call("a syncs", sync(group, leader, {follower.member_id: b"B"}), 3, "a")
