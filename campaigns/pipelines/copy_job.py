@@ -31,6 +31,7 @@ _SETTINGS = {
 def main(bootstrap: str, source: str, target: str, folder: str, master: str, tasks: str, per_trigger: str) -> None:
     """Copy until the end."""
     import kwire.spark
+    from examples.spark_orders.pipeline import started
 
     settings = {**_SETTINGS, "spark.local.dir": f"{folder}/local"}
     spark = kwire.spark.session("exactly once", master=master, settings=settings)
@@ -38,12 +39,11 @@ def main(bootstrap: str, source: str, target: str, folder: str, master: str, tas
     broker = {"kafka.bootstrap.servers": bootstrap}
     reading = {"subscribe": source, "startingOffsets": "earliest", "maxOffsetsPerTrigger": per_trigger}
     rows = spark.readStream.format("kwire").options(**broker, **reading).load().select("key", "value")
-    query = (
+    query = started(
         rows.repartition(int(tasks))
         .writeStream.format("kwire")
         .options(**broker, topic=target, sinkId="exactly-once", checkpointLocation=f"{folder}/checkpoint")
         .trigger(processingTime="100 milliseconds")
-        .start()
     )
     print("started", flush=True)
     query.awaitTermination()

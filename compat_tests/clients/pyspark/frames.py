@@ -9,6 +9,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 
+from examples.spark_orders.pipeline import started
 from harness.processes.brokers import Broker
 
 PARTITIONS = 3
@@ -64,7 +65,7 @@ class Frames:
 
     def run_available(self, frame: Any, checkpoint: str, topic: str | None = None) -> list[int]:
         """Run a stream with Trigger.AvailableNow to its end: the sizes of its batches that were not empty."""
-        query = self.write_stream(frame, checkpoint, topic).trigger(availableNow=True).start()
+        query = started(self.write_stream(frame, checkpoint, topic).trigger(availableNow=True))
         assert query.awaitTermination(120), query.status
         return [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
 

@@ -24,7 +24,7 @@ def position(query: Any, topic: str) -> int:
 
 
 def main(bootstrap: str, source: str, target: str, folder: str, format: str) -> None:
-    from examples.spark_orders.pipeline import spark_session
+    from examples.spark_orders.pipeline import spark_session, started
 
     spark = spark_session("kwire killed job", spark_driver_memory="512m", spark_sql_codegen_wholeStage="false")
     options = {
@@ -38,7 +38,7 @@ def main(bootstrap: str, source: str, target: str, folder: str, format: str) -> 
     files = values.writeStream.format("parquet").option("path", f"{folder}/parquet")
     topic = values.writeStream.format(format).option("kafka.bootstrap.servers", bootstrap).option("topic", target)
     queries = [
-        writer.option("checkpointLocation", f"{folder}/{name}").trigger(processingTime="100 milliseconds").start()
+        started(writer.option("checkpointLocation", f"{folder}/{name}").trigger(processingTime="100 milliseconds"))
         for name, writer in (("files", files), ("topic", topic))
     ]
     while all(query.isActive for query in queries):

@@ -22,6 +22,7 @@ from compat_tests.clients.pyspark.frames import (
     values,
 )
 from compat_tests.names import Names
+from examples.spark_orders.pipeline import started
 from harness.processes.brokers import Broker, wait_until
 
 pytestmark = pytest.mark.java
@@ -81,7 +82,7 @@ def test_pattern_takes_in_topics_and_partitions_made_meanwhile(
         "minPartitions": 4,
     }
     frame = frames.read_stream(**settings).select("value")
-    query = frames.write_stream(frame, "pattern").trigger(processingTime="200 milliseconds").start()
+    query = started(frames.write_stream(frame, "pattern").trigger(processingTime="200 milliseconds"))
     try:
         wait_until(lambda: _rows(query) >= RECORDS, 90, "the records that were there")
         produce(broker, make_topic(2, name=f"{filled}-more"), [f"more{number}" for number in range(20)])

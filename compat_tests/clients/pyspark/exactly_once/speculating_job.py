@@ -61,6 +61,7 @@ def hanging(folder: str) -> Any:
 
 def main(bootstrap: str, target: str, master: str, folder: str) -> None:
     import kwire.spark
+    from examples.spark_orders.pipeline import started
 
     events = Path(folder, "events")
     events.mkdir()
@@ -76,12 +77,11 @@ def main(bootstrap: str, target: str, master: str, folder: str) -> None:
     batch.write.format("kwire").mode("append").options(**broker, topic=f"{target}-batch").save()
     stream = spark.readStream.format("kwire").options(**reading).load()
     rows = stream.selectExpr("cast(value as string) as value").repartition(4)
-    query = (
+    query = started(
         rows.select(hanging(folder)("value").alias("value"))
         .writeStream.format("kwire")
         .options(**broker, topic=target, checkpointLocation=f"{folder}/checkpoint")
         .trigger(availableNow=True)
-        .start()
     )
     query.awaitTermination()
     found = (

@@ -18,6 +18,7 @@ from compat_tests.clients.pyspark.exactly_once import speculating_job
 from compat_tests.clients.pyspark.exactly_once.standalone import HOSTS, hosts_of_tasks, run_program, running_cluster
 from compat_tests.clients.pyspark.frames import PARTITIONS, RECORDS, Frames, forget_last_commit, produce, values
 from compat_tests.names import Names
+from examples.spark_orders.pipeline import started
 from harness.processes.brokers import KINDS, Broker, make_broker, wait_until
 from kwire.cli.connection.cluster import Cluster
 from kwire.spark.sink.marks import Marks
@@ -87,7 +88,7 @@ def test_two_queries_with_one_identity_are_refused_by_name(
     def start(checkpoint: str) -> Any:
         rows = frames.read_stream(filled).select("value")
         writer = frames.write_stream(rows, checkpoint, target).option("sinkId", sink)
-        return writer.trigger(processingTime="100 milliseconds").start()
+        return started(writer.trigger(processingTime="100 milliseconds"))
 
     first = start("first")
     try:
@@ -134,7 +135,8 @@ def test_the_mark_outlives_offsets_and_transactional_ids_by_time(spark: Any, tmp
 
 def copied(frames: Frames) -> list[int]:
     rows = frames.read_stream("source").select("value").repartition(2)
-    query = frames.write_stream(rows, "copy", "target").option("sinkId", "lasting").trigger(availableNow=True).start()
+    writer = frames.write_stream(rows, "copy", "target").option("sinkId", "lasting")
+    query = started(writer.trigger(availableNow=True))
     assert query.awaitTermination(120), query.status
     return [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
 

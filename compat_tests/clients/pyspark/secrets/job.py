@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
 
+from examples.spark_orders.pipeline import started
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -84,7 +86,7 @@ def streamed(spark: SparkSession, options: dict[str, str], topic: str, checkpoin
     rows = spark.readStream.format("kwire").options(**options, subscribe=topic, startingOffsets="earliest").load()
     rows.explain(True)
     writer = rows.select("value").writeStream.format("kwire").options(**options, topic=f"{topic}-copy")
-    query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+    query = started(writer.option("checkpointLocation", checkpoint).trigger(availableNow=True))
     query.awaitTermination()
     return query
 
