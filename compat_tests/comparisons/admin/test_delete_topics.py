@@ -15,6 +15,11 @@ from kwire.base.uuids import ZERO_UUID
 from kwire.codec.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 
 
+def await_end(wire: Wire, topic: str) -> None:
+    """Wait until Metadata has the deleted topic no more."""
+    wait_until(lambda: wire.describe(topic)[topic]["error_code"] == 3, 10, "the topic is gone")
+
+
 def delete(wire: Wire, *topics: TopicReference, version: int = 6, timeout_ms: int = 10_000) -> Any:
     """(name, whether it has an id, error code) of each result, sorted."""
     if version >= 6:
@@ -32,7 +37,7 @@ def test_every_version_deletes(
 ) -> None:
     name, missing = made(3), new_name()
     observe("response", delete(wire, name, missing, version=version))
-    wait_until(lambda: wire.describe(name)[name]["error_code"] == 3, 10, "the topic is gone")
+    await_end(wire, name)
     observe("again", delete(wire, name, version=version))
 
 
@@ -74,6 +79,7 @@ def test_a_topic_made_anew_is_another_one(wire: Wire, made: Callable[..., str], 
     name = made(3)
     first = wire.id_of(name)
     delete(wire, name)
+    await_end(wire, name)
     observe("created anew", wire.codes(new_topic(name, 1)))
     observe("as it is", wire.describe(name))
     assert wire.id_of(name) != first

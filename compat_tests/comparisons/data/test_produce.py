@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -114,18 +115,18 @@ def test_too_large_batches(wire_topic: Make, observe: Observations) -> None:
 
 
 def test_timestamps_too_far_from_now(wire_topic: Make, observe: Observations) -> None:
-    hour = 3_600_000
+    day = 86_400_000
     topic = wire_topic(
-        configs={"message.timestamp.before.max.ms": str(hour), "message.timestamp.after.max.ms": str(hour)}
+        configs={"message.timestamp.before.max.ms": str(day), "message.timestamp.after.max.ms": str(day)}
     )
-    for what, shift in {"old": -2 * hour, "new": 2 * hour, "good": 0}.items():
+    for what, shift in {"old": -3 * day, "new": 3 * day, "good": 0}.items():
         observe(what, topic.produce(batch(b"a", b"b", timestamp=NOW_MS + shift)))
     observe("none", topic.produce(build_batch([Record(timestamp=-1, value=b"a")])))
 
 
 def test_the_default_bound_on_future_timestamps(wire_topic: Make, observe: Observations) -> None:
     topic = wire_topic()
-    observe("two hours ahead", topic.produce(batch(b"a", timestamp=NOW_MS + 7_300_000)))
+    observe("a day ahead", topic.produce(batch(b"a", timestamp=NOW_MS + 86_400_000)))
     observe("far past", topic.produce(batch(b"a", timestamp=0)))
 
 
@@ -136,7 +137,7 @@ def test_log_append_time(wire_topic: Make, observe: Observations, compression: i
     stored = topic.fetch(0)["responses"][0]["partitions"][0]["records"]
     observe("attributes", stored[21:23])
     (max_timestamp,) = struct.unpack_from(">q", stored, 35)
-    assert abs(max_timestamp - NOW_MS) < 3_600_000
+    assert NOW_MS <= max_timestamp <= time.time() * 1000
 
 
 @pytest.mark.parametrize("kind", ["gzip", "lz4", "uncompressed"])

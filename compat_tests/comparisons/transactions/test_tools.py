@@ -205,11 +205,12 @@ def test_the_producer_performance_tool_writes_transactions(
 
 def test_the_console_consumer_reads_committed(tool: Tool, script: TransactionScript, observe: Observations) -> None:
     who = script.init()
-    for number in range(4):
+    for number in range(5):
         script.add(who, 0)
         script.write(who, number, b"value %d" % number)
         script.end(who, commit=number % 2 == 0)
-    for level in ("read_committed", "read_uncommitted"):
-        arguments = ["--topic", script.name, "--from-beginning", "--timeout-ms", "3000", "--isolation-level", level]
-        result = tool.run(*arguments, tool="ConsoleConsumer")
+    for level, count in (("read_committed", "3"), ("read_uncommitted", "5")):  # both end with the last record
+        arguments = ["--topic", script.name, "--from-beginning", "--isolation-level", level]
+        limits = ["--max-messages", count, "--timeout-ms", "60000"]
+        result = tool.run(*arguments, *limits, tool="ConsoleConsumer")
         observe(level, [result.status, result.out])
