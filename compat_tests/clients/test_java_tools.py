@@ -31,6 +31,17 @@ class Tool:
         result = self._java.tool(name, "--bootstrap-server", self._broker.bootstrap, *arguments, stdin=stdin)
         return ToolResult(result.status, self.mask(result.out), self.mask(result.err))
 
+    def until(self, shown: str, name: str, *arguments: str) -> ToolResult:
+        """Run a tool until its output has ``shown``: Apache Kafka shows a change a moment after it was made."""
+        results: list[ToolResult] = []
+
+        def is_shown() -> bool:
+            results.append(self(name, *arguments))
+            return shown in results[-1].out
+
+        wait_until(is_shown, 20, f"{shown} in the output of {name} {' '.join(arguments)}")
+        return results[-1]
+
     def mask(self, text: str) -> str:
         """Mask addresses, ids, stack traces and error messages, which differ between the brokers."""
         text = text.replace(self._broker.bootstrap, "ADDRESS").replace(str(self._broker.data_dir), "DATA")
@@ -60,10 +71,10 @@ def test_topics_are_created_altered_described_and_deleted(tool: Tool, topic: str
     )
     observe("create again", seen(tool("TopicCommand", *create)))
     observe("create if absent", seen(tool("TopicCommand", *create, "--if-not-exists")))
-    observe("describe", seen(tool("TopicCommand", "--describe", "--topic", topic)))
+    observe("describe", seen(tool.until("PartitionCount: 3", "TopicCommand", "--describe", "--topic", topic)))
     observe("fewer partitions", seen(tool("TopicCommand", "--alter", "--topic", topic, "--partitions", "2")))
     observe("more partitions", seen(tool("TopicCommand", "--alter", "--topic", topic, "--partitions", "5")))
-    observe("describe more", seen(tool("TopicCommand", "--describe", "--topic", topic)))
+    observe("describe more", seen(tool.until("PartitionCount: 5", "TopicCommand", "--describe", "--topic", topic)))
     observe("overrides", seen(tool("TopicCommand", "--describe", "--topics-with-overrides", "--topic", topic)))
     listed = tool("TopicCommand", "--list").check().out.splitlines()
     assert topic in listed
@@ -228,8 +239,9 @@ def test_configurations_are_altered_and_described(
     observe("nothing", seen(tool("ConfigCommand", "--describe", *entity)))
     change = ["--alter", "--add-config", "retention.ms=1000,cleanup.policy=[compact,delete]"]
     observe("alter", seen(tool("ConfigCommand", *change, *entity)))
-    observe("altered", seen(tool("ConfigCommand", "--describe", *entity)))
+    observe("altered", seen(tool.until("retention.ms=1000", "ConfigCommand", "--describe", *entity)))
     observe("remove", seen(tool("ConfigCommand", "--alter", "--delete-config", "retention.ms", *entity)))
+    wait_until(lambda: "retention.ms" not in tool("ConfigCommand", "--describe", *entity).out, 20, "the default")
     observe("removed", seen(tool("ConfigCommand", "--describe", *entity)))
     observe("wrong", seen(tool("ConfigCommand", "--alter", "--add-config", "retention.ms=soon", *entity)))
     observe("unknown", seen(tool("ConfigCommand", "--alter", "--add-config", "no.such=1", *entity)))

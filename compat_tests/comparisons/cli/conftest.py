@@ -95,6 +95,10 @@ class Kwire:
         wait_until(is_shown, 20, f"{shown} in the output of kwire {' '.join(arguments)}", 0.1)
         return outputs[-1]
 
+    def until_gone(self, topic: str) -> None:
+        """Wait until a deleted topic is not listed any more."""
+        wait_until(lambda: topic not in self("topic", "list").out, 20, f"the end of topic {topic}", 0.1)
+
 
 @pytest.fixture
 def kwire(broker: Broker, tmp_path: Path) -> Kwire:

@@ -149,6 +149,7 @@ def test_a_topic_made_again_and_one_that_is_not_there_are_refused(
     assert (missing.status == 1 and "there is no such topic" in missing.err) or "UNKNOWN_TOPIC" in missing.err
     for again in (False, True):
         assert kwire("topic", "create", topic).status == 0
+        kwire.until(topic, "topic", "list")
         assert kwire("produce", topic, stdin="a\n").status == 0
         done = kwire(*command)
         if again:
@@ -156,6 +157,7 @@ def test_a_topic_made_again_and_one_that_is_not_there_are_refused(
         else:
             assert done.status == 0
             assert kwire("topic", "delete", topic).status == 0
+            kwire.until_gone(topic)
 
 
 def test_a_compacted_topic_keeps_its_gaps(broker_factory: Callable[..., Broker], tmp_path: Path) -> None:
@@ -164,6 +166,7 @@ def test_a_compacted_topic_keeps_its_gaps(broker_factory: Callable[..., Broker],
     settings = {"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.01"}
     options = [word for item in settings.items() for word in ("--config", "=".join(item))]
     assert kwire("topic", "create", "compacted", *options).status == 0
+    kwire.until("compacted", "topic", "list")
     for part in range(6):
         lines = "".join(f"k{number % 7}:{part}-{number} {'x' * 5000}\n" for number in range(100))
         assert kwire("produce", "compacted", "-k", ":", stdin=lines).status == 0

@@ -18,6 +18,7 @@ def test_a_topic_is_created_listed_described_and_deleted(kwire: Kwire, topic: st
     observe("create", kwire("topic", "create", topic, "--partitions", "3", "--config", "retention.ms=3600000"))
     observe("create again", kwire("topic", "create", topic))
     observe("create if absent", kwire("topic", "create", topic, "--if-not-exists"))
+    kwire.until(topic, "topic", "list")
     listed = kwire("topic", "list", "-o", "json").json()
     assert {"name": topic, "partitions": 3, "replication_factor": 1} in listed
     assert [each["name"] for each in listed] == sorted(each["name"] for each in listed)
@@ -29,6 +30,7 @@ def test_a_topic_is_created_listed_described_and_deleted(kwire: Kwire, topic: st
     observe("delete", kwire("topic", "delete", topic))
     observe("delete again", kwire("topic", "delete", topic))
     observe("delete if there", kwire("topic", "delete", topic, "--if-exists"))
+    kwire.until_gone(topic)
     observe("describe nothing", kwire("topic", "describe", topic))
 
 
@@ -38,6 +40,7 @@ def test_each_output_format_has_the_same_content(kwire: Kwire, topic: str, obser
         created = kwire("topic", "create", f"{topic}-{output}", "-p", "2", "-o", output)
         observe(output, created)
         assert created.status == 0
+    kwire.until(f"{topic}-yaml", "topic", "list")
     lines = kwire("topic", "list", "-o", "jsonl").out.splitlines()
     assert f"{topic}-yaml" in [json.loads(line)["name"] for line in lines]
     assert [json.loads(line) for line in lines] == kwire("topic", "list", "-o", "json").json()
