@@ -6,15 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from compat_tests.comparisons.consumer_groups.script import SETTINGS, ConsumerScript
+from compat_tests.comparisons.access.acls import LASTING_SESSIONS
+from compat_tests.comparisons.consumer_groups.script import ConsumerScript
 from harness.observations import Observations
 from harness.processes.brokers import Broker, make_broker
 
 
 @pytest.fixture(scope="session")
 def prompt_broker(broker_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker whose target assignments follow at once."""
-    broker = make_broker(broker_kind, tmp_path_factory.mktemp(f"prompt-{broker_kind}"), SETTINGS)
+    """A broker whose target assignments follow at once and whose sessions last: no test depends on the clock."""
+    broker = make_broker(broker_kind, tmp_path_factory.mktemp(f"prompt-{broker_kind}"), LASTING_SESSIONS)
     broker.start()
     yield broker
     broker.stop()

@@ -16,9 +16,6 @@ SEEN_S = 1.0
 """Apache Kafka's coordinator sees a change in the metadata later than Metadata shows it, and no response tells when."""
 _OWN_ID = re.compile(r"[A-Za-z0-9_-]{22}")
 
-SETTINGS = {"group.consumer.assignment.interval.ms": "0", "group.consumer.min.session.timeout.ms": "500"}
-"""Target assignments follow at once, so that no test depends on the clock."""
-
 Owned = dict[bytes, list[int]]
 
 

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka import Producer
 
+from compat_tests.comparisons.access.acls import LASTING_SESSIONS
 from compat_tests.servers import running
 from harness.java_runner import JavaRunner, ToolResult
-from harness.processes.brokers import Broker, make_broker
+from harness.processes.brokers import Broker, make_broker, wait_until
 
 _SETTINGS = {
-    "group.share.assignment.interval.ms": "0",
+    **LASTING_SESSIONS,
     "group.share.heartbeat.interval.ms": "200",
     "group.share.min.heartbeat.interval.ms": "200",
 }
@@ -39,6 +40,17 @@ class Tool:
     def run(self, name: str, *arguments: str) -> ToolResult:
         """The tool's output as it is."""
         return self._java.tool(name, "--bootstrap-server", self._broker.bootstrap, *arguments)
+
+    def until(self, shown: str, name: str, *arguments: str) -> Lines:
+        """Run a tool until its output has ``shown``: Apache Kafka shows a change a moment after it was made."""
+        results: list[ToolResult] = []
+
+        def is_shown() -> bool:
+            results.append(self.run(name, *arguments))
+            return shown in results[-1].out
+
+        wait_until(is_shown, 20, f"{shown} in the output of {name} {' '.join(arguments)}")
+        return self.masked(results[-1])
 
     def masked(self, result: ToolResult) -> Lines:
         """The words of the lines, without stack traces and log lines."""

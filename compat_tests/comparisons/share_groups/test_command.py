@@ -28,7 +28,7 @@ def test_groups_are_listed_described_reset_and_deleted(
     produce(topic, 1, 3)
     entity = ["--entity-type", "groups", "--entity-name", group]
     observe("configure", tool("ConfigCommand", "--alter", *entity, "--add-config", "share.auto.offset.reset=earliest"))
-    observe("configured", tool("ConfigCommand", "--describe", *entity))
+    observe("configured", tool.until("share.auto.offset.reset=earliest", "ConfigCommand", "--describe", *entity))
 
     def command(*arguments: str) -> Lines:
         return tool("ShareGroupCommand", *arguments)

@@ -27,6 +27,7 @@ def test_the_console_accepts_releases_and_rejects(
     produce(topic, 0, 10)
     entity = ["--entity-type", "groups", "--entity-name", group]
     tool.run("ConfigCommand", "--alter", *entity, "--add-config", "share.auto.offset.reset=earliest").check()
+    tool.until("share.auto.offset.reset=earliest", "ConfigCommand", "--describe", *entity)
     shown = [word for name in _SHOWN for word in ("--formatter-property", f"print.{name}=true")]
     base = ["--topic", topic, "--group", group, *shown, "--max-messages"]
     for step in (["4"], ["3", "--release"], ["2", "--reject"], ["3"], ["1", "--enable-systest-events"]):

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from compat_tests.comparisons.access.acls import LASTING_SESSIONS
 from compat_tests.comparisons.groups.script import Script
 from harness.processes.brokers import wait_until
 from kwire.codec.messages.delete_topics_request import DeleteTopicsRequest
@@ -37,13 +38,13 @@ SEEN_S = 1.0
 """Apache Kafka's coordinator sees a change in the metadata later than Metadata shows it, and no response tells when."""
 
 SETTINGS = {
-    "group.streams.assignment.interval.ms": "0",
+    **LASTING_SESSIONS,
     "group.streams.initial.rebalance.delay.ms": "0",
     "group.streams.min.session.timeout.ms": "500",
     "group.streams.min.heartbeat.interval.ms": "100",
     "num.partitions": "3",
 }
-"""Target assignments follow at once, so that no test depends on the clock."""
+"""Target assignments follow at once and sessions last, so that no test depends on the clock."""
 
 Tasks = Mapping[str, Iterable[int]]
 

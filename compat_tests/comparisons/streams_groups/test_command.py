@@ -43,8 +43,10 @@ def test_groups_are_listed_described_reset_and_deleted(
     observe("listed", listed())
     observe("listed with states", listed("--state"))
     for what in ("--offsets", "--members", "--state"):
+        member.go_on()  # the tool may take long
         observe(f"describe {what}", sorted(tool("--describe", "--group", group, what)))
         observe(f"describe {what} verbose", sorted(tool("--describe", "--group", group, what, "--verbose")))
+    member.go_on()
     observe("delete while it lives", tool("--delete", "--group", group))
     observe(
         "reset while it lives",
