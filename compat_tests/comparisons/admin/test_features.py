@@ -97,7 +97,7 @@ def test_levels_go_down_and_up_again(wire: Wire, levels: dict[str, int], observe
     for name, level in ((GROUPS, 0), (TRANSACTIONS, 0), (ELIGIBLE, 0)):
         observe(f"{name} down", update(wire, (name, level, SAFE)))
     observe("up as a downgrade", update(wire, (GROUPS, 1, SAFE)))
-    wait_until(lambda: TRANSACTIONS not in finalised(wire), 10, "the lower levels")
+    wait_until(lambda: ELIGIBLE not in finalised(wire), 10, "the last of the lower levels")
     observe("lower", dict(sorted(finalised(wire).items())))
     observe("up", update(wire, (GROUPS, 1, UPGRADE), (TRANSACTIONS, 2, UPGRADE), (ELIGIBLE, 1, UPGRADE)))
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from compat_tests.comparisons.configs.requests import BROKER, CLIENT_METRICS, GROUP, LOGGER, TOPIC, Configs
+from compat_tests.comparisons.configs.requests import (
+    BROKER,
+    CLIENT_METRICS,
+    GROUP,
+    LOGGER,
+    TOPIC,
+    Configs,
+    wait_until,
+)
 from compat_tests.names import Names
 from harness.observations import Observations
 
@@ -156,7 +164,7 @@ def test_listing_what_has_a_configuration(own_configs: Configs, observe: Observa
     configs.create("listed")
     assert configs.change(CLIENT_METRICS, "subscription", ("interval.ms", 0, "1000")) == "NONE"
     assert configs.change(GROUP, "group", ("consumer.session.timeout.ms", 0, "46000")) == "NONE"
-    configs.describe(GROUP, "group")
+    wait_until(lambda: configs.values(GROUP, "group", 8))
     for kinds in ([TOPIC, CLIENT_METRICS], [BROKER], [LOGGER], [CLIENT_METRICS], [GROUP], [3], [TOPIC, 0], [-1]):
         observe(f"{kinds}", _without_internal(configs.list(kinds)))
     observe("all", _without_internal(configs.list([])))
