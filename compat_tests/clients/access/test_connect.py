@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compat_tests.clients.access.least import LISTENER, PRINCIPAL, login
-from compat_tests.clients.languages.test_connect import Worker, append, lines
+from compat_tests.clients.languages.test_connect import PATIENCE_S, Worker, append, lines
 from compat_tests.comparisons.access.acls import (
     CREATE,
     GROUP,
@@ -39,16 +39,16 @@ def test_a_worker_and_its_connectors(guarded: SecuredBroker, acls: Acls, new_nam
         worker.configure(SOURCE, {"connector.class": "FileStreamSource", "file": str(source), "topic": topic})
         config = {"connector.class": "FileStreamSink", "file": str(sink), "topics": topic}
         path = f"/connectors/{SINK}"
-        wait_until(lambda: worker.ask("PUT", f"{path}/config", config) is not None, 60, "the sink", interval_s=0.2)
+        wait_until(lambda: worker.ask("PUT", f"{path}/config", config) is not None, PATIENCE_S, "the sink", 0.2)
 
         def failed() -> bool:
             tasks = (worker.ask("GET", f"{path}/status") or {"tasks": []})["tasks"]
             return any("GroupAuthorizationException" in task.get("trace", "") for task in tasks)
 
-        wait_until(failed, 60, "the sink's refusal", interval_s=0.2)
+        wait_until(failed, PATIENCE_S, "the sink's refusal", interval_s=0.2)
         acls.create(reads(GROUP, f"connect-{SINK}"))
         worker.ask("POST", f"{path}/tasks/0/restart")
-        wait_until(lambda: len(lines(sink)) == 10, 60, "the lines in the sink")
+        wait_until(lambda: len(lines(sink)) == 10, PATIENCE_S, "the lines in the sink")
     finally:
         worker.kill()
 

@@ -36,9 +36,12 @@ NEEDED: Final = {
 }
 PROPERTIES: Final = {
     "group.protocol": "classic",
-    "main.consumer.session.timeout.ms": "2000",
-    "main.consumer.heartbeat.interval.ms": "500",
+    "main.consumer.session.timeout.ms": "10000",
+    "main.consumer.heartbeat.interval.ms": "1000",
 }
+
+PATIENCE_S: Final = 300
+"""An application starts within seconds; on a busy machine it takes minutes."""
 
 
 @contextmanager
@@ -63,8 +66,8 @@ def test_an_application_needs_its_transactional_ids(guarded: SecuredBroker, acls
     address, properties = guarded.address(LISTENER), {**PROPERTIES, **login("java", guarded)}
     acls.create(*(entry for what, entry in NEEDED.items() if what != "transactional ids"))
     with running(address, tmp_path / "refused", properties) as log:
-        wait_until(lambda: "TransactionalIdAuthorizationException" in log.read_text(), 60, "a refusal")
+        wait_until(lambda: "TransactionalIdAuthorizationException" in log.read_text(), PATIENCE_S, "a refusal")
     acls.create(NEEDED["transactional ids"])
     with running(address, tmp_path / "allowed", properties) as log:
-        wait_until(lambda: len(partition_values(guarded.bootstrap, "counts")) > before, 60, "a word counted")
+        wait_until(lambda: len(partition_values(guarded.bootstrap, "counts")) > before, PATIENCE_S, "a word counted")
         assert "AuthorizationException" not in log.read_text()
