@@ -14,6 +14,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from compat_tests.topics import create_topic
+
 READY_S = 60
 SETTLE_S = 60
 
@@ -64,9 +66,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def create(cluster: Cluster, name: str, partitions: int) -> None:
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     topic = NewTopic(name, num_partitions=partitions, replication_factor=3, config={"min.insync.replicas": "2"})
-    admin.create_topics([topic])[name].result()
+    create_topic(AdminClient({"bootstrap.servers": cluster.bootstrap}), topic)
 
 
 def leader_of(cluster: Cluster, topic: str, partition: int) -> int:

@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from compat_tests.topics import create_topic
 from harness.processes.brokers import KwireBroker, wait_until
 from harness.processes.ports import free_port
 
@@ -75,9 +76,8 @@ def client(bootstrap: str, name: str, password: str, mechanism: str = "SCRAM-SHA
 
 def test_brokers_replicate_with_a_user_that_existed_before_them(bootstrap: str) -> None:
     alice = client(bootstrap, "alice", PASSWORDS["alice"])
-    admin = AdminClient(alice)
     topic = NewTopic("replicated", num_partitions=4, replication_factor=2, config={"min.insync.replicas": "2"})
-    admin.create_topics([topic])["replicated"].result(30)
+    create_topic(AdminClient(alice), topic)
     producer = Producer({**alice, "acks": "all", "sasl.mechanism": "SCRAM-SHA-512"})
     for number in range(20):
         producer.produce("replicated", b"%d" % number)

@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from compat_tests.needs import need
+from compat_tests.topics import create_topic
 from harness.processes.brokers import KwireBroker, wait_until
 from harness.processes.kerberos import SERVICE, Kerberos, missing
 from harness.processes.ports import free_port
@@ -89,8 +90,7 @@ def tickets(realm: Kerberos) -> int:
 @pytest.mark.parametrize("brokers", [TICKET_LIFE_S], indirect=True)
 def test_brokers_replicate_beyond_the_life_of_their_tickets(brokers: Brokers) -> None:
     topic = NewTopic("replicated", num_partitions=4, replication_factor=2, config={"min.insync.replicas": "2"})
-    admin = AdminClient({"bootstrap.servers": brokers.bootstrap})
-    admin.create_topics([topic])["replicated"].result(PATIENCE_S)
+    create_topic(AdminClient({"bootstrap.servers": brokers.bootstrap}), topic)
     produce(brokers.bootstrap, 10)
     before, end = tickets(brokers.realm), time.monotonic() + 2 * TICKET_LIFE_S
     wait_until(

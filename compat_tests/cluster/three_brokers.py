@@ -7,7 +7,7 @@ controller, so tests must not stop it. What lives elsewhere: one broker's proces
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -133,16 +133,21 @@ class ThreeBrokers:
 
     def until_isr(self, topic: str, wanted: Mapping[int, set[int]]) -> None:
         """Wait until the metadata of all running brokers has exactly these in-sync replicas."""
+        self._until(topic, lambda each: set(each.isr_nodes), wanted, "in-sync replicas")
 
+    def until_led(self, topic: str, wanted: Mapping[int, int]) -> None:
+        """Wait until the metadata of all running brokers has these leaders."""
+        self._until(topic, lambda each: each.leader_id, wanted, "leaders")
+
+    def _until(self, topic: str, seen: Callable[[Any], object], wanted: Mapping[int, object], what: str) -> None:
         def holds() -> bool:
-            for node, broker in self.brokers.items():
-                if broker.is_running():
-                    found = self.partitions(topic, node)
-                    if {index: set(found[index].isr_nodes) for index in wanted if index in found} != dict(wanted):
-                        return False
-            return True
+            with suppress(OSError):
+                running = [node for node, broker in self.brokers.items() if broker.is_running()]
+                found = [self.partitions(topic, node) for node in running]
+                return all({index: seen(each[index]) for index in wanted if index in each} == wanted for each in found)
+            return False
 
-        wait_until(holds, SETTLE_S, f"in-sync replicas {wanted} of {topic}")
+        wait_until(holds, SETTLE_S, f"{what} {wanted} of {topic}")
 
     def until_throttled(self, topic: str, throttled: bool) -> None:
         """Wait until every broker says that the topic's replicas, and its own replication, are throttled, or are not.
