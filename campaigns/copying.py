@@ -215,9 +215,12 @@ class Campaign:
             self._kill_as_planned(copies)
             self._tell(copies)
             for copy in list(left):
-                copy.took_s = time.monotonic() - started
+                if copy.seen < self.plan.records:
+                    copy.took_s = time.monotonic() - started
                 stalled = time.monotonic() - copy.moved > self.plan.stall_s
-                if copy.seen >= self.plan.records or stalled:
+                # Many records may come at once: then the last kills come when all are there.
+                awaits_kill = copy.kills_at or copy.kill_due or self._kills_at or self._kill_due
+                if (copy.seen >= self.plan.records and not awaits_kill) or stalled:
                     left.remove(copy)
         end = time.monotonic() + QUIET_S
         while time.monotonic() < end:

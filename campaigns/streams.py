@@ -29,6 +29,7 @@ import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -350,7 +351,13 @@ class Campaign:
                 ]
 
     def _compare(self, applications: list[Application], results: Results) -> None:
-        end = time.monotonic() + 3
+        def are_complete() -> bool:
+            results.look()
+            return (results.counts, results.sessions) == (self.expected.counts, self.expected.sessions)
+
+        with suppress(TimeoutError):  # what differs is said below
+            wait_until(are_complete, 60, "the results")
+        end = time.monotonic() + 3  # none may follow
         while time.monotonic() < end:
             results.look()
         self.problems += results.problems

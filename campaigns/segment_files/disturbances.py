@@ -29,7 +29,7 @@ from kwire.codec.messages.delete_records_request import (
 SETTINGS: Final = {
     "auto.create.topics.enable": "false",
     "broker.heartbeat.interval.ms": "300",
-    "broker.session.timeout.ms": "4000",
+    "broker.session.timeout.ms": "20000",
     "default.replication.factor": "2",
     "log.cleaner.backoff.ms": "100",
     "log.cleaner.dedupe.buffer.size": "4194304",

@@ -13,7 +13,7 @@ from compat_tests.needs import need
 from harness.kafka_jars import why_no_java
 
 PLAN = Plan(
-    records=1500, per_transaction=50, seed=5, client_kills=1, broker_kills=1, session_timeout_ms=1500, stall_s=90
+    records=1500, per_transaction=50, seed=5, client_kills=1, broker_kills=1, session_timeout_ms=1500, stall_s=300
 )
 
 

@@ -17,7 +17,7 @@ PLAN = Plan(
     application_kills=1,
     broker_kills=1,
     session_timeout_ms=2000,
-    stall_s=120,
+    stall_s=300,
 )
 STREAMS_PLAN = replace(PLAN, group_protocol="streams")
 CLUSTER_PLAN = replace(PLAN, words=2000, application_kills=0, broker_kills=2, brokers=3)
