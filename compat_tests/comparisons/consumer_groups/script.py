@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from compat_tests.comparisons.groups.script import Script
+from harness.processes.brokers import wait_until
 from kwire.codec.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from kwire.codec.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest, TopicPartitions
 from kwire.codec.messages.list_groups_request import ListGroupsRequest
@@ -49,6 +50,19 @@ class ConsumerScript(Script):
             ]
         request = ConsumerGroupHeartbeatRequest(group_id=group, member_id=member, member_epoch=epoch, **fields)
         return self.call(what, request, version)
+
+    def beat_until_assigned(self, what: str, group: str, member: str, epoch: int) -> Any:
+        """Send heartbeats until one is answered with an assignment, as the coordinator has seen a change of topics;
+        record that response."""
+        request = ConsumerGroupHeartbeatRequest(group_id=group, member_id=member, member_epoch=epoch)
+        responses: list[Any] = []
+
+        def is_assigned() -> bool:
+            responses.append(self.client().call(request, 1))
+            return responses[-1].assignment is not None
+
+        wait_until(is_assigned, 20, what)
+        return self.see(what, responses[-1])
 
     def enter(self, what: str, group: str, member: str, version: int = 1, **fields: Any) -> Any:
         """Join the group with member epoch 0."""

@@ -10,6 +10,7 @@ import os
 import random
 import select
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -141,13 +142,13 @@ class Conversation:
         return join(self.group, actor.member_id, instance=actor.instance, protocols=PROTOCOLS[actor.protocols])
 
     def listen(self, what: str, speaker: Actor | None) -> None:
-        """Record all responses, in a stable order, until none arrives for a while."""
+        """Record all responses, in a stable order, until none arrives for a while and none has to."""
         came: dict[str, Any] = {}
         if speaker is not None and what not in MAY_BE_PARKED:
             select.select([self.script.client(speaker.name).socket], [], [], 20)
         while waiting := {self.script.client(a.name).socket: a for a in self.actors if a.sent is not None}:
             ready = select.select(list(waiting), [], [], QUIET_S)[0]
-            if not ready:
+            if not ready and self.may_be_parked(waiting.values()):
                 break
             for socket in ready:
                 actor = waiting[socket]
@@ -158,6 +159,12 @@ class Conversation:
         for actor in self.actors:
             if actor.name in came:
                 self.hear(actor, *came[actor.name])
+
+    def may_be_parked(self, actors: Iterable[Actor]) -> bool:
+        """Whether the group's state lets all their requests wait: joins for other members, syncs for the leader's."""
+        parked = {"PreparingRebalance": JoinGroupRequest.API_KEY, "CompletingRebalance": SyncGroupRequest.API_KEY}
+        key = parked.get(self.script.state(self.group))
+        return all(actor.sent is not None and actor.sent[1] == key for actor in actors)
 
     def hear(self, actor: Actor, key: int, response: Any) -> None:
         if key == JoinGroupRequest.API_KEY:
