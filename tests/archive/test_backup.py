@@ -181,6 +181,22 @@ def test_a_restore_that_ended_keeps_brokers_away_and_goes_on(
         restore(Place(str(tmp_path / "place")), str(tmp_path / "place"), None)
 
 
+def test_a_restore_goes_on_that_was_killed_while_it_wrote_its_mark(
+    directory: Directory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(directory, tmp_path / "place")
+
+    def ends(*_: str) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr("os.replace", ends)
+        restore(Place(str(tmp_path / "place")), str(tmp_path / "restored"), None)
+    restore(Place(str(tmp_path / "place")), str(tmp_path / "restored"), None)
+    assert logs(tmp_path / "restored") == directory.committed()
+    assert not list((tmp_path / "restored").glob(".kwire-restoring*"))
+
+
 def test_two_runs_at_once_make_one_backup(directory: Directory, tmp_path: Path) -> None:
     place = tmp_path / "place"
     others: list[int] = []

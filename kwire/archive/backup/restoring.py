@@ -24,7 +24,8 @@ from kwire.log.common import checkpoints
 from kwire.log.common.log_dirs import LOCK_FILE, META_PROPERTIES_FILE, RESTORING_FILE
 
 _ASIDE: Final = ".unfinished"
-_OVERLOOKED: Final = frozenset({LOCK_FILE, RESTORING_FILE, "lost+found"})
+_OVERLOOKED: Final = frozenset({LOCK_FILE, f"{RESTORING_FILE}.tmp", "lost+found"})
+"""What counts as nothing; a run that was killed while it wrote its mark leaves `write_atomic`'s file."""
 _CHUNK: Final = 1024 * 1024
 
 
