@@ -147,9 +147,11 @@ async def test_accepting_pauses_instead_of_spinning_without_descriptors(
             real.close()
 
     listener._socket = Exhausted()
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
     client = await network.connect(server)
     await asyncio.sleep(0.02)
-    assert calls == 1
+    assert 1 <= calls <= 1 + (loop.time() - began_s) / listener_module.PAUSE_S
     listener._socket = real
     await client.send(request(OTHER_KEY, b"late"))
     assert await client.receive() == b"\0\x01late"
