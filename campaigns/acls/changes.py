@@ -192,12 +192,13 @@ async def campaign(addresses: Sequence[tuple[str, int]], seconds: float, seed: i
     async with AsyncExitStack() as stack:
         cluster = Cluster(addresses, stack)
         await cluster.prepare()
-        end_s = time.monotonic() + seconds
-        clients = [
-            _ask(await cluster.connect(node), f"{name} to broker {node}", request, version, history, end_s)
+        asked = [
+            (await cluster.connect(node), f"{name} to broker {node}", request, version)
             for node in cluster.nodes
             for name, request, version in (("Metadata", _metadata(node), 12), ("Produce", _produce(node), 11))
         ]
+        end_s = time.monotonic() + seconds
+        clients = [_ask(*each, history, end_s) for each in asked]
         await asyncio.gather(_alter(cluster, random.Random(seed), history, end_s), *clients)
     return history
 

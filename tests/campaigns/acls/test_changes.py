@@ -10,7 +10,7 @@ from campaigns.mutants.acl_changes import MUTANTS
 
 
 def test_no_request_is_answered_by_a_decision_older_than_a_change() -> None:
-    counts, failures = changes.run_seeds(1, 1, seconds=1.5)
+    counts, failures = changes.run_seeds(1, 3, seconds=0.7)  # a process may stand still during one of them
     assert not failures
     assert min(counts["changes"], counts["refused"], counts["allowed"]) > 0
 
