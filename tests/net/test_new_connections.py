@@ -125,11 +125,11 @@ async def test_the_loop_watches_a_tls_connection_from_its_first_request_on(
     certificates: Certificates, version: ssl.TLSVersion
 ) -> None:
     network = Network(certificates.server_context(version), certificates.client_context())
-    server = network.serve(setup_max_ms=100)
+    server = network.serve()
     silent, speaking = await network.connect(server), await network.connect(server)
     newcomers = server._wire.newcomers
-    await asyncio.sleep(0.2)
-    assert len(newcomers._callbacks) == len(server.connections) == 2  # the deadline is that of the handshake
+    await until(lambda: not newcomers._due_s)  # the deadline is that of the handshake
+    assert len(newcomers._callbacks) == len(server.connections) == 2
     await speaking.send(request(OTHER_KEY, b"first"))
     assert await speaking.receive() == b"\0\x01first"
     assert len(newcomers._callbacks) == 1
