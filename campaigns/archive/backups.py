@@ -128,9 +128,11 @@ class Backups:
         self.created += 1
         return dict(json.loads(done))
 
-    def create_killed(self, after_s: float) -> None:
-        """A backup that is killed after some seconds, unless it has ended."""
-        self._start_and_kill(after_s, "create", "--data-dir", str(self._data), "--to", self.place)
+    def create_killed(self, after_s: float) -> float | None:
+        """A backup that is killed after some seconds, unless it has ended: then how many it took."""
+        begun_s = time.monotonic()
+        ended = self._start_and_kill(after_s, "create", "--data-dir", str(self._data), "--to", self.place)
+        return time.monotonic() - begun_s if ended else None
 
     def restore(self, path: Path, killed_after_s: float) -> None:
         """Restore the newest backup; a first attempt is killed, perhaps when it has done everything."""
@@ -194,7 +196,8 @@ def run_campaign(home: Path, *, count: int, kills: int, seed: int, verify_every:
             took_s = _timed(backups.create)
             compared = verified = 0
             while backups.kills < kills:
-                backups.create_killed(chance.uniform(*_KILLED_AT) * took_s)
+                # The first backup may have been a slow one: without its time being corrected, no other might be killed.
+                took_s = backups.create_killed(chance.uniform(*_KILLED_AT) * took_s) or took_s
                 transaction(broker.bootstrap, TOPIC, f"campaign-{backups.kills}", commits=chance.random() < 0.5)
                 if backups.kills >= verified + verify_every and backups.numbers():
                     verified = backups.kills
