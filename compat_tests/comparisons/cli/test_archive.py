@@ -79,7 +79,8 @@ def _produced(broker: Broker, topic: str, name: str) -> None:
         key, value = (None, b"%d" % number) if number % 5 else (b"k%d" % number, None if number % 2 else b"")
         plain.produce(topic, value, key, partition=number % 2, timestamp=1_700_000_000_000 + number, headers=headers)
     assert plain.flush(30) == 0
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": name})
+    settings = {"transactional.id": name, "transaction.timeout.ms": 600_000}  # the one left open outlasts the test
+    producer = Producer({"bootstrap.servers": broker.bootstrap, **settings})
     producer.init_transactions(30)
     endings = [producer.commit_transaction, producer.abort_transaction] * 2
     for ends in (*endings[:3], producer.flush):  # the last one stays open
