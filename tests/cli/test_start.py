@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import signal
 import struct
 import subprocess
 import sys
+import termios
 import time
 import tomllib
 from pathlib import Path
@@ -18,6 +20,7 @@ from typing import Any
 import pytest
 
 from harness.raw_client import RawClient
+from harness.waiting import PATIENCE_S
 from kwire import __version__
 from kwire.base.doors import Doors
 from kwire.cli import main
@@ -118,13 +121,13 @@ def test_what_is_wrong_is_said_on_standard_error(
 def test_closed_standard_streams_are_not_taken_for_sockets_and_segments(kwire_command: Command, tmp_path: Path) -> None:
     closing = "import os, sys; os.closerange(0, 3); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
     process = kwire_command.popen("-c", closing, "-m", "kwire", "start", *ANY_PORT, "--set", "unknown.name=1")
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while not (tmp_path / "kwire-data" / "meta.properties").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     for descriptor in range(3):
         assert os.readlink(f"/proc/{process.pid}/fd/{descriptor}") == os.devnull
     process.terminate()
-    assert process.wait(20) == 0
+    assert process.wait(PATIENCE_S) == 0
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the size of the table is Linux's")
@@ -204,7 +207,7 @@ def test_sigterm_answers_the_members_of_groups(kwire_command: Command) -> None:
     refused, told = asyncio.run(join())
     assert refused == 79  # MEMBER_ID_REQUIRED
     assert told in (15, 16)  # COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
-    assert process.process.wait(20) == 0
+    assert process.process.wait(PATIENCE_S) == 0
 
 
 async def coordinator_is_there(client: RawClient) -> None:
@@ -226,24 +229,39 @@ async def client_is_parked(process: Process) -> None:
             await asyncio.sleep(0.01)
 
 
+async def until_full(fd: int) -> None:
+    """Wait until what a socket has received no longer grows."""
+    received, same = b"", 0
+    async with asyncio.timeout(PATIENCE_S):
+        while same < 25:
+            await asyncio.sleep(0.02)
+            found = fcntl.ioctl(fd, termios.FIONREAD, bytes(4))
+            same = same + 1 if any(found) and found == received else 0
+            received = found
+
+
 def test_a_second_signal_ends_at_once(kwire_command: Command) -> None:
-    process = kwire_command.start(*ANY_PORT)
+    long = "from kwire.server import lifecycle; lifecycle.DRAIN_S = 600.0; "  # this test may stand still for a while
+    code = "import sys; from kwire.cli import main; sys.exit(main(sys.argv[1:]))"
+    process = kwire_command.start_python("-c", long + code, "start", *ANY_PORT)
 
     async def hold() -> int:
         """A client that asks for much and reads nothing keeps a stopping broker waiting."""
         async with await RawClient.connect(Doors(), process.host, process.port) as client:
             body = struct.pack(">hhih", 18, 0, 1, -1)
             asyncio.get_running_loop().remove_reader(client._socket.fileno())
-            try:
-                for _ in range(20_000):
-                    client.send_bytes((struct.pack(">i", len(body)) + body) * 10)
-            finally:
-                await asyncio.sleep(0.2)
+            for _ in range(20_000):
+                client.send_bytes((struct.pack(">i", len(body)) + body) * 10)
+            await until_full(client._socket.fileno())
             process.send(signal.SIGINT)
+            stream = process.process.stderr
+            assert stream is not None
+            while json.loads(await asyncio.to_thread(stream.readline))["event"] != "stopping":
+                pass
             await asyncio.sleep(0.3)
             assert process.process.poll() is None
             process.send(signal.SIGTERM)
-            return await asyncio.to_thread(process.process.wait, 3)
+            return await asyncio.to_thread(process.process.wait, PATIENCE_S)
 
     # By the handler, or by the signal's default action in the instant between the loop's end and the process's.
     assert asyncio.run(hold()) in (128 + signal.SIGTERM, -signal.SIGTERM)
