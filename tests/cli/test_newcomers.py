@@ -118,7 +118,7 @@ def test_lines_that_others_wait_for_follow_the_ready_line(kwire_command: Command
 
 def test_ping_tells_a_broker_from_what_is_none(kwire_command: Command) -> None:
     process = kwire_command.start(*ANY_PORT)
-    answer = kwire_command.run("ping", process.bootstrap, "--wait", "5")
+    answer = kwire_command.run("ping", process.bootstrap, "--wait", "60")
     assert answer.returncode == 0
     assert answer.stdout.startswith(f"{process.bootstrap} is a Kafka broker with ")
     process.stop()
