@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from harness.waiting import PATIENCE_S
 from kwire.base.doors import Doors, Files, Sockets
 from kwire.base.file_range import FileRange
 from kwire.log.common.cold_ranges import is_cached
@@ -180,7 +181,7 @@ class ColdFiles(Files):
         return os.preadv(fd, buffers, offset)
 
     def pread(self, fd: int, size: int, offset: int) -> bytes:
-        self.may_read.wait(5)
+        self.may_read.wait(PATIENCE_S)
         if threading.current_thread() is not threading.main_thread():  # over TLS, ranges are also read to be encrypted
             self.reads.append((offset, size))
         self.cold = False

@@ -125,11 +125,11 @@ async def test_an_epoch_that_a_follower_does_not_know_is_told(racks: Racks) -> N
 
 
 async def test_a_consumer_that_waits_at_a_follower_is_woken_by_what_becomes_committed(racks: Racks) -> None:
-    waiting = asyncio.ensure_future(racks.fetch(NEAR, offset=1, wait_ms=4000))
+    waiting = asyncio.ensure_future(racks.fetch(NEAR, offset=1, wait_ms=600_000))
     await asyncio.sleep(0.05)
     assert not waiting.done()
     await racks.write()
-    given = await asyncio.wait_for(waiting, 20)
+    given = await asyncio.wait_for(waiting, PATIENCE_S)
     assert given.high_watermark == 2
     assert given.records
 

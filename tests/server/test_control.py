@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from harness.raw_client import ConnectionClosed, RawClient
-from harness.waiting import PATIENCE_S
+from harness.waiting import PATIENCE_S, until
 from kwire.base.errors import ErrorCode
 from kwire.codec.messages.api_versions_request import ApiVersionsRequest
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
@@ -252,12 +252,15 @@ async def test_a_pause_holds_every_answer_back_until_it_ends(control: Far, clien
 async def test_what_was_under_way_is_held_back_as_well(
     control: Far, client: RawClient, brokers: Brokers, broker: Broker
 ) -> None:
-    waiting = client.post(fetch(max_wait_ms=100), 12)
-    await control.do("pause")
+    waiting = client.post(fetch(max_wait_ms=600_000), 12)
+    await until(lambda: broker.dispatcher.pending)
+    await control.do("pause", apis=["Fetch"])
+    other = await brokers.connect(broker)
+    assert not (await other.call(produce(), 9)).responses[0].partition_responses[0].error_code  # what it waits for
     done, _ = await asyncio.wait([waiting], timeout=0.25)
     assert not done
     await control.do("resume")
-    assert not (await waiting).error_code
+    assert (await waiting).responses[0].partitions[0].records
 
 
 async def test_some_apis_pause_while_others_are_answered(control: Far, client: RawClient, brokers: Brokers) -> None:

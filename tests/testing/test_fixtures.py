@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.waiting import PATIENCE_S
 from kwire.testing import KwireProcess, KwireStartError
 from kwire.testing.control import ControlError
 
@@ -197,7 +198,7 @@ def test_a_broker_ends_with_the_process_that_started_it() -> None:
     pid = int(number)
     parent.send_signal(signal.SIGKILL)
     parent.communicate(timeout=60)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while _runs(pid):
         assert time.monotonic() < deadline, "the broker is still there"
         time.sleep(0.02)

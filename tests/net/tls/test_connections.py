@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from harness.tls_peer import Peer
+from harness.waiting import PATIENCE_S
 from kwire.base.doors import Doors, Sockets
 from kwire.base.file_range import FileRange
 from kwire.net.connection import Connection
@@ -66,7 +67,7 @@ class RawClient:
                 await self.send(answer, piece)
 
     async def _read(self) -> bytes:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             return await self.reader.read(1 << 16)
 
     async def receive(self) -> bytes:

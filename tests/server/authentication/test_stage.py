@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from harness.raw_client import RawClient
+from harness.waiting import PATIENCE_S
 from kwire.base.config import Endpoint
 from kwire.base.doors import Doors
 from kwire.base.errors import ErrorCode
@@ -453,7 +454,7 @@ async def test_empty_tokens_are_frames(served: Callable[..., Served]) -> None:
     client.send_bytes(b"\0\0")
     client.send_bytes(b"\0\0")
     (asking,) = listener.asking
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await asking.asked.wait()
 
 
@@ -464,7 +465,7 @@ async def test_nothing_is_served_while_a_mechanism_takes_its_time(served: Callab
     login = asyncio.ensure_future(client.call(SaslAuthenticateRequest(auth_bytes=b""), 2))
     request = asyncio.ensure_future(client.call(MetadataRequest(topics=[]), 9))
     (asking,) = listener.asking
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await asking.asked.wait()
         assert not request.done()
         asking.answer.set_result(b"yes")
@@ -480,7 +481,7 @@ async def test_a_client_that_leaves_while_a_mechanism_takes_its_time_is_forgotte
     await client.call(SaslHandshakeRequest(mechanism="ASKING"), 1)
     client.send_only(SaslAuthenticateRequest(auth_bytes=b""), 2)
     (asking,) = listener.asking
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await asking.asked.wait()
         client.close()
         while not asking.answer.cancelled():  # noqa: ASYNC110
@@ -495,7 +496,7 @@ async def test_a_mechanism_that_breaks_closes_the_connection(
     await client.call(SaslHandshakeRequest(mechanism="ASKING"), 1)
     client.send_only(SaslAuthenticateRequest(auth_bytes=b""), 2)
     (asking,) = listener.asking
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await asking.asked.wait()
     asking.answer.set_exception(RuntimeError("on purpose"))
     assert await closed(client)
