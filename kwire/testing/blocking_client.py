@@ -13,7 +13,7 @@ from kwire.base.addresses import parse_address
 from kwire.codec.message import Message
 from kwire.testing.frames import INT32, decode_response, request_frame, request_header
 
-TIMEOUT_S = 15.0
+TIMEOUT_S = 60.0
 _RECEIVED_BYTES_MAX = 1 << 20
 
 

@@ -26,8 +26,8 @@ from kwire.base.config.values import HIDDEN
 from kwire.server.ready_line import ReadyLine
 from kwire.testing.control import ControlClient
 
-START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 60.0
 LOG_LINES_TOLD = 30
 
 TEST_PROPERTIES: dict[str, str] = {
