@@ -166,8 +166,8 @@ def test_a_closed_pipe_is_no_failure(records: Records) -> None:
 
 
 def test_what_was_written_before_the_broker_went_away_is_there(records: Records) -> None:
-    process = records.begin("produce", "t", "--timeout", "20")  # they must start within it, on a busy machine too
-    consumer = records.begin("consume", "t", "--timeout", "20")
+    process = records.begin("produce", "t", "--timeout", "10")  # they must start within it, on a busy machine too
+    consumer = records.begin("consume", "t", "--timeout", "10")
     assert process.stdin is not None
     process.stdin.write(b"first\n")
     process.stdin.flush()
