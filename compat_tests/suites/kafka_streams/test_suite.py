@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 
 from compat_tests.suites.kafka_streams import suite
+from compat_tests.suites.suite import Outcome, second_attempt
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.java, pytest.mark.timeout(1500)]
 
 CHOSEN = ("InternalTopicIntegrationTest", "StandbyTaskCreationIntegrationTest")
 """Short classes, whose tests use the classic protocol and that of streams groups."""
 
 
 def test_what_has_passed_passes() -> None:
-    outcomes = suite.run("kwire", CHOSEN)
+    def run_classes(tests: list[str]) -> list[Outcome]:
+        return suite.run("kwire", {test.partition(".")[0] for test in tests})
+
     allowed = {test for test in suite.SUITE.allowed() if test.partition(".")[0] in CHOSEN}
-    failed = [one.test for one in outcomes if one.state == "failed" and one.test in allowed]
-    if failed:  # some tests wait for a fixed time only; on a busy machine their classes get a second attempt
-        again = {one.test: one for one in suite.run("kwire", {test.partition(".")[0] for test in failed})}
-        outcomes = [again.get(one.test, one) for one in outcomes]
+    outcomes = second_attempt(suite.run("kwire", CHOSEN), allowed, run_classes)
     assert suite.SUITE.compare("kwire", outcomes) == []
     assert allowed <= {one.test for one in outcomes if one.state == "passed"}
