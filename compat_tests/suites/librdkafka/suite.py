@@ -294,6 +294,7 @@ class Runner:
             **os.environ,
             "LD_LIBRARY_PATH": "../src:../src-cpp",
             "TESTS": number,
+            "TEST_MODE": "busy",  # any but "bare": durations that another program can prolong are warnings
             "TEST_SCENARIO": scenario,
             "TEST_REPORT": str(report),
             "RDKAFKA_TEST_CONF": str(config),

