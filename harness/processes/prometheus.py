@@ -59,6 +59,20 @@ class Prometheus:
         samples: list[dict[str, Any]] = answer["data"]["result"]
         return samples
 
+    def await_data(self, expression: str) -> None:
+        """Wait until an expression has samples: series have none after a scrape that was late, until the next one."""
+        wait_until(lambda: self.query(expression), 60, expression, 0.2)
+
+    def await_value(self, expression: str, value: float) -> None:
+        """Wait until the only sample of an expression has this value. AssertionError with what it is otherwise."""
+        try:
+            wait_until(lambda: self._values(expression) == [value], 60, f"{expression} == {value}", 0.2)
+        except TimeoutError as error:
+            raise AssertionError(f"{error}; the values are {self._values(expression)}") from None
+
+    def _values(self, expression: str) -> list[float]:
+        return [float(sample["value"][1]) for sample in self.query(expression)]
+
     def rules(self) -> list[dict[str, Any]]:
         """The alert rules, with ``health`` and ``lastError``."""
         return [rule for group in self._get("/api/v1/rules")["data"]["groups"] for rule in group["rules"]]
@@ -73,7 +87,7 @@ class Prometheus:
 
     def _get(self, path: str, **parameters: str) -> Any:
         url = f"http://{self.address}{path}?{urllib.parse.urlencode(parameters)}"
-        with urllib.request.urlopen(url, timeout=20) as response:
+        with urllib.request.urlopen(url, timeout=60) as response:
             return json.load(response)
 
 

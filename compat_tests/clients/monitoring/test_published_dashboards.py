@@ -97,7 +97,7 @@ def _prefer_another_leader(bootstrap: str) -> None:
 
 @pytest.mark.parametrize("query", list(queries()), ids=lambda query: f"{query.dashboard}: {query.expression}")
 def test_expressions_of_published_dashboards_have_data(scraped: Prometheus, query: Query) -> None:
-    wait_until(lambda: scraped.query(query.expression), 30, query.expression, 0.2)
+    scraped.await_data(query.expression)
 
 
 def test_series_that_are_listed_as_missing_are_missing(scraped: Prometheus) -> None:
@@ -109,30 +109,25 @@ def test_series_that_are_listed_as_missing_are_missing(scraped: Prometheus) -> N
 def test_labels_of_the_jmx_exporter_are_in_snake_case(scraped: Prometheus, expression: str) -> None:
     assert scraped.query(expression) == []
     ours = expression.replace("delayedOperation", "delayed_operation")
-    wait_until(lambda: scraped.query(ours), 30, ours, 0.2)
+    scraped.await_data(ours)
 
 
 def test_each_lag_is_there_once_and_sums_are_right(scraped: Prometheus) -> None:
-    def value(expression: str) -> float:
-        [sample] = scraped.query(expression)
-        return float(sample["value"][1])
-
-    series = len(GROUPS) * len(PARTITIONS)
-    wait_until(lambda: len(scraped.query("kafka_consumergroup_lag")) == series, 30, "all lags", 0.2)
+    scraped.await_value("count(kafka_consumergroup_lag)", len(GROUPS) * len(PARTITIONS))
     lag = sum(index + 2 + 1 - COMMITTED for index in PARTITIONS)
     for group in GROUPS:
         selector = f'{{consumergroup="{group}",topic="{TOPIC}"}}'
-        assert value(f"sum(kafka_consumergroup_lag{selector})") == lag
-        assert value(f"sum(kafka_consumergroup_lag_sum{selector})") == lag
-        assert value(f"sum(kafka_consumergroup_current_offset{selector})") == COMMITTED * len(PARTITIONS)
-        assert value(f"sum(kafka_consumergroup_current_offset_sum{selector})") == COMMITTED * len(PARTITIONS)
-        assert value(f'sum(kafka_consumergroup_members{{consumergroup="{group}"}})') == 0
+        scraped.await_value(f"sum(kafka_consumergroup_lag{selector})", lag)
+        scraped.await_value(f"sum(kafka_consumergroup_lag_sum{selector})", lag)
+        scraped.await_value(f"sum(kafka_consumergroup_current_offset{selector})", COMMITTED * len(PARTITIONS))
+        scraped.await_value(f"sum(kafka_consumergroup_current_offset_sum{selector})", COMMITTED * len(PARTITIONS))
+        scraped.await_value(f'sum(kafka_consumergroup_members{{consumergroup="{group}"}})', 0)
     assert scraped.query("count by (consumergroup, topic, partition) (kafka_consumergroup_lag) != 1") == []
-    coordinators = scraped.query("count by (kubernetes_pod_name) (kafka_consumergroup_members)")
-    assert len(coordinators) > 1  # groups of several coordinators were seen
+    # Groups of several coordinators were seen.
+    scraped.await_data("count(count by (kubernetes_pod_name) (kafka_consumergroup_members)) > 1")
 
 
 def test_the_cluster_is_described_once(scraped: Prometheus) -> None:
-    assert len(scraped.query("kafka_broker_info")) == 3
-    assert len(scraped.query(f'kafka_topic_partition_leader{{topic="{TOPIC}"}}')) == len(PARTITIONS)
-    assert len(scraped.query(f'kafka_topic_partition_current_offset{{topic="{TOPIC}"}}')) == len(PARTITIONS)
+    scraped.await_value("count(kafka_broker_info)", 3)
+    scraped.await_value(f'count(kafka_topic_partition_leader{{topic="{TOPIC}"}})', len(PARTITIONS))
+    scraped.await_value(f'count(kafka_topic_partition_current_offset{{topic="{TOPIC}"}})', len(PARTITIONS))
