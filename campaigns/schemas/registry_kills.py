@@ -33,6 +33,7 @@ from harness.registries.process import Answer, Registry, call
 INSTANCES: Final = 3
 CLIENTS: Final = 4
 _REQUEST_S: Final = 20.0
+_LEADER_S: Final = 60.0
 _PAUSE_S: Final = 0.02
 _STOPPED_S: Final = (7.0, 12.0)
 """How long a leader is stopped: longer than the session of its membership, which is six seconds."""
@@ -215,6 +216,8 @@ def _await_progress(model: Model, more: int = 20) -> None:
 
 def _disturb(fleet: Fleet, model: Model, chance: random.Random, broker: Broker | None, *, stops: bool) -> None:
     """Kill or stop somebody, and bring everybody back."""
+    if not model.counts["kills_of_the_leader"]:  # while they elect none leads, and kills would hit none
+        wait_until(lambda: fleet.leader() is not None, _LEADER_S, "a leader", 0.1)
     leader, dice = fleet.leader(), chance.random()
     if stops and leader is not None and dice < 0.15:
         fleet.signal(leader, signal.SIGSTOP)
@@ -253,7 +256,7 @@ def _check(fleet: Fleet, model: Model, bootstrap: str, topic: str) -> None:
         last.close()
 
 
-def _settled(ask: Callable[[], Answer], expected: list[dict[str, Any]], attempts: int = 50) -> Any:
+def _settled(ask: Callable[[], Answer], expected: list[dict[str, Any]], attempts: int = 600) -> Any:
     """What an instance shows: what is expected, or the last of some attempts, for it may still be reading."""
     shown: Any = None
     for _ in range(attempts):
