@@ -203,10 +203,17 @@ class Disturbances:
         leader = self._leader(PLAIN, self.chance.randrange(PARTITIONS))
         with self._paused(3 - leader):
             time.sleep(self.chance.uniform(0.3, 0.8))
+            if not self._all_in_sync(leader):
+                return  # a machine that stood still has cost the follower its session: it would not be elected
             self.cluster.brokers[leader].kill()
         wait_until(lambda: self._leads(3 - leader), _WAIT_S, "the follower leads", 0.1)
         time.sleep(self.chance.uniform(0, 0.5))
         self.cluster.brokers[leader].start()
+
+    def _all_in_sync(self, node: int) -> bool:
+        """Whether a broker has both of them in all ISRs."""
+        topics = self.cluster.metadata(node).topics
+        return all(len(each.isr_nodes) == 2 for topic in topics for each in topic.partitions)
 
     def _leads(self, node: int) -> bool:
         topics = self.cluster.metadata().topics

@@ -91,9 +91,9 @@ class KwireCluster:
         self.brokers[node_id].kill()
         return node_id
 
-    def metadata(self) -> Any:
-        """The Metadata response of a running broker."""
-        return _metadata_of(self._running()[0])
+    def metadata(self, node_id: int | None = None) -> Any:
+        """The Metadata response of a broker, by default of any that runs."""
+        return _metadata_of(self._running()[0] if node_id is None else self.brokers[node_id])
 
     def _running(self) -> list[KwireBroker]:
         return [broker for broker in self.brokers.values() if broker.is_running()]
