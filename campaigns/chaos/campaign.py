@@ -216,6 +216,8 @@ class Run:
         for name in readers:
             self._workers[name].drain()
         self._await(readers)
+        # A broker that stood still meanwhile may have lost its session; a replica that is not in sync differs.
+        self.wrong += filter(None, [cluster.await_well([TOPIC, COPIES])])
         self.wrong += cluster.stop()
         self.wrong += different_replicas([each.data_dir for each in cluster.brokers.values()], [TOPIC, COPIES])
         self.wrong += cluster.tracebacks()

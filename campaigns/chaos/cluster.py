@@ -27,7 +27,7 @@ from kwire.cluster.store.embedded import FILE_NAME
 from kwire.cluster.store.shared import SharedDatabase
 
 STORE_HOST = "zookeeper"
-READY_S = 60.0
+READY_S = 180.0
 STOP_S = 60.0
 ZOOKEEPER_SECRET = 0xB3415C00
 """ZooKeeper's servers derive a session's password from it and the session's id (`ZooKeeperServer.generatePasswd`)."""
