@@ -28,6 +28,9 @@ ASSIGNORS = [
     pytest.param("java", "cooperative-sticky", marks=pytest.mark.java),
 ]
 
+LONG_SESSION = {"session_timeout_ms": 60_000}
+"""Of members that a busy machine must not put out: they would join again and read again what nobody has committed."""
+
 
 @pytest.fixture
 def join(broker: Broker) -> Iterator[Join]:
@@ -101,9 +104,9 @@ def test_a_group_grows_and_shrinks_and_reads_everything_once(
 ) -> None:
     topic, group = make_topic(4), new_name("group")
     fill(broker, topic, 4)
-    first = join(client, group, topic, assignor)
+    first = join(client, group, topic, assignor, **LONG_SESSION)
     wait_settled([first], topic, 4)
-    second = join(client, group, topic, assignor)
+    second = join(client, group, topic, assignor, **LONG_SESSION)
     wait_settled([first, second], topic, 4)
     wait_until(lambda: has_read_its_own(first, 10) and has_read_its_own(second, 10), 20, "all records")
     two = describe(admin, group)
@@ -138,13 +141,13 @@ def test_the_partitions_of_a_killed_member_go_to_the_others(
     broker: Broker, make_topic: Callable[..., str], new_name: Callable[[str], str], join: Join, client: str
 ) -> None:
     topic, group = make_topic(4), new_name("group")
-    stays = join(client, group, topic)
+    stays = join(client, group, topic, **LONG_SESSION)
     dies = join(client, group, topic)
     wait_settled([stays, dies], topic, 4)
     dies.kill()
     wait_settled([stays], topic, 4)
     fill(broker, topic, 4)
-    wait_until(lambda: len(stays.records) == 40, 20, "the records of all partitions")
+    wait_until(lambda: len(set(stays.records)) == 40, 20, "the records of all partitions")
 
 
 def test_clients_of_four_makes_share_one_group(
@@ -195,7 +198,7 @@ def test_a_static_member_that_comes_back_keeps_its_partitions_without_a_rebalanc
     client: str,
 ) -> None:
     topic, group = make_topic(4), new_name("group")
-    options = {"session_timeout_ms": 60_000}  # the killed one is not out before its successor is there
+    options = LONG_SESSION  # the killed one is not out before its successor is there
     one = join(client, group, topic, instance_id="one", **options)
     two = join(client, group, topic, instance_id="two", **options)
     wait_settled([one, two], topic, 4)
