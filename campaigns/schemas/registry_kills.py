@@ -231,7 +231,7 @@ def _disturb(fleet: Fleet, model: Model, chance: random.Random, broker: Broker |
         model.count("broker_kills")
         return
     victims = chance.sample(range(INSTANCES), chance.choice((1, 1, 1, 2, INSTANCES)) if model.counts["kills"] else 1)
-    if leader is not None and (chance.random() < 0.6 or not model.counts["kills"]):
+    if leader is not None and (chance.random() < 0.6 or not model.counts["kills_of_the_leader"]):
         victims = [leader, *(each for each in victims[1:] if each != leader)]
     for index in victims:
         fleet.kill(index)
