@@ -14,7 +14,7 @@ from compat_tests.comparisons.data.requests import Topic
 from compat_tests.names import Names
 from harness.java_runner import JavaRunner, ToolResult
 from harness.observations import Observations
-from harness.processes.brokers import Broker, wait_until
+from harness.processes.brokers import Broker, wait_for, wait_until
 from harness.wire_client import WireClient
 
 pytestmark = pytest.mark.java
@@ -33,14 +33,8 @@ class Tool:
 
     def until(self, shown: str, name: str, *arguments: str) -> ToolResult:
         """Run a tool until its output has ``shown``: Apache Kafka shows a change a moment after it was made."""
-        results: list[ToolResult] = []
-
-        def is_shown() -> bool:
-            results.append(self(name, *arguments))
-            return shown in results[-1].out
-
-        wait_until(is_shown, 20, f"{shown} in the output of {name} {' '.join(arguments)}")
-        return results[-1]
+        what = f"{shown} in the output of {name} {' '.join(arguments)}"
+        return wait_for(lambda: self(name, *arguments), lambda result: shown in result.out, 20, what)
 
     def mask(self, text: str) -> str:
         """Mask addresses, ids, stack traces and error messages, which differ between the brokers."""

@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 from harness.kafka_jars import class_archive, java_command, kafka_classpath, locked
 from harness.processes.ports import free_port
@@ -33,6 +34,8 @@ from kwire.codec.errors import CodecError
 from kwire.codec.messages.find_coordinator_request import FindCoordinatorRequest
 from kwire.codec.messages.offset_fetch_request import OffsetFetchRequest
 from kwire.server.ready_line import ReadyLine
+
+T = TypeVar("T")
 
 KINDS = ("kafka", "kwire")
 START_TIMEOUT_S = 120.0
@@ -76,6 +79,24 @@ def wait_until(condition: Callable[[], object], timeout_s: float, what: str, int
         if time.monotonic() > deadline:
             raise TimeoutError(f"{what}: not within {limit_s:g} s")
         time.sleep(interval_s)
+
+
+def wait_for(
+    get: Callable[[], T], is_it: Callable[[T], object], timeout_s: float, what: str, interval_s: float = 0.02
+) -> T:
+    """Call `get` until ``is_it`` is true of what it returns, and return that; `TimeoutError` with the last one, in the
+    time of `wait_until`."""
+    found: list[T] = []
+
+    def is_found() -> object:
+        found[:] = [get()]
+        return is_it(found[0])
+
+    try:
+        wait_until(is_found, timeout_s, what, interval_s)
+    except TimeoutError as error:
+        raise TimeoutError(f"{error}; at last: {found[0]!r}") from None
+    return found[0]
 
 
 class Broker:

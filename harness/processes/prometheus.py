@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from harness.downloads import why_not_unpacked
 from harness.kafka_jars import cache_root
-from harness.processes.brokers import wait_until
+from harness.processes.brokers import wait_for, wait_until
 from harness.processes.ports import free_port
 
 PACKAGE: Final = "prometheus"
@@ -64,14 +64,12 @@ class Prometheus:
         wait_until(lambda: self.query(expression), 60, expression, 0.2)
 
     def await_value(self, expression: str, value: float) -> None:
-        """Wait until the only sample of an expression has this value. AssertionError with what it is otherwise."""
-        try:
-            wait_until(lambda: self._values(expression) == [value], 60, f"{expression} == {value}", 0.2)
-        except TimeoutError as error:
-            raise AssertionError(f"{error}; the values are {self._values(expression)}") from None
+        """Wait until the only sample of an expression has this value."""
 
-    def _values(self, expression: str) -> list[float]:
-        return [float(sample["value"][1]) for sample in self.query(expression)]
+        def values() -> list[float]:
+            return [float(sample["value"][1]) for sample in self.query(expression)]
+
+        wait_for(values, lambda found: found == [value], 60, f"{expression} == {value}", 0.2)
 
     def rules(self) -> list[dict[str, Any]]:
         """The alert rules, with ``health`` and ``lastError``."""

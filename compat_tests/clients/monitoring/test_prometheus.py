@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, Producer
 
 from compat_tests.needs import need
 from harness.paths import ROOT
-from harness.processes.brokers import Broker, make_broker, wait_until
+from harness.processes.brokers import Broker, make_broker, wait_for, wait_until
 from harness.processes.prometheus import Prometheus, prometheus, promtool, why_no_prometheus
 
 MONITORING = ROOT / "monitoring"
@@ -96,7 +96,7 @@ def test_alert_rules_are_healthy_and_silent_and_their_metrics_exist(scraped: Pro
     def loud() -> list[str]:  # a scrape that was late may have made one pending
         return [f"{rule['name']} is {rule['state']}" for rule in scraped.rules() if rule["state"] != "inactive"]
 
-    wait_until(lambda: not loud(), 60, f"no alert, now: {loud()}", 0.2)
+    wait_for(loud, lambda alerts: not alerts, 60, "no alert", 0.2)
     for rule in scraped.rules():
         for name in METRIC.findall(rule["query"]):
             scraped.await_data(name)

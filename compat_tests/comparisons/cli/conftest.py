@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 from jsonschema import validate
 
-from harness.processes.brokers import Broker, make_broker, wait_until
+from harness.processes.brokers import Broker, make_broker, wait_for, wait_until
 from kwire.cli import main
 from tools.command_schemas import FILE
 
@@ -86,14 +86,8 @@ class Kwire:
 
     def until(self, shown: str, *arguments: str) -> Output:
         """Run a command until its output has ``shown``: Apache Kafka shows a change a moment after it was made."""
-        outputs: list[Output] = []
-
-        def is_shown() -> bool:
-            outputs.append(self(*arguments))
-            return shown in outputs[-1].out
-
-        wait_until(is_shown, 20, f"{shown} in the output of kwire {' '.join(arguments)}", 0.1)
-        return outputs[-1]
+        what = f"{shown} in the output of kwire {' '.join(arguments)}"
+        return wait_for(lambda: self(*arguments), lambda output: shown in output.out, 20, what, 0.1)
 
     def until_gone(self, topic: str) -> None:
         """Wait until a deleted topic is not listed any more."""

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from compat_tests.comparisons.groups.script import Script
-from harness.processes.brokers import wait_until
+from harness.processes.brokers import wait_for
 from kwire.codec.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from kwire.codec.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest, TopicPartitions
 from kwire.codec.messages.list_groups_request import ListGroupsRequest
@@ -55,14 +55,9 @@ class ConsumerScript(Script):
         """Send heartbeats until one is answered with an assignment, as the coordinator has seen a change of topics;
         record that response."""
         request = ConsumerGroupHeartbeatRequest(group_id=group, member_id=member, member_epoch=epoch)
-        responses: list[Any] = []
-
-        def is_assigned() -> bool:
-            responses.append(self.client().call(request, 1))
-            return responses[-1].assignment is not None
-
-        wait_until(is_assigned, 20, what)
-        return self.see(what, responses[-1])
+        client = self.client()
+        response = wait_for(lambda: client.call(request, 1), lambda one: one.assignment is not None, 20, what)
+        return self.see(what, response)
 
     def enter(self, what: str, group: str, member: str, version: int = 1, **fields: Any) -> Any:
         """Join the group with member epoch 0."""

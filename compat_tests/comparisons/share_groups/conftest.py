@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from compat_tests.comparisons.access.acls import LASTING_SESSIONS
 from compat_tests.servers import running
 from harness.java_runner import JavaRunner, ToolResult
-from harness.processes.brokers import Broker, make_broker, wait_until
+from harness.processes.brokers import Broker, make_broker, wait_for
 
 _SETTINGS = {
     **LASTING_SESSIONS,
@@ -43,14 +43,8 @@ class Tool:
 
     def until(self, shown: str, name: str, *arguments: str) -> Lines:
         """Run a tool until its output has ``shown``: Apache Kafka shows a change a moment after it was made."""
-        results: list[ToolResult] = []
-
-        def is_shown() -> bool:
-            results.append(self.run(name, *arguments))
-            return shown in results[-1].out
-
-        wait_until(is_shown, 20, f"{shown} in the output of {name} {' '.join(arguments)}")
-        return self.masked(results[-1])
+        what = f"{shown} in the output of {name} {' '.join(arguments)}"
+        return self.masked(wait_for(lambda: self.run(name, *arguments), lambda result: shown in result.out, 20, what))
 
     def masked(self, result: ToolResult) -> Lines:
         """The words of the lines, without stack traces and log lines."""

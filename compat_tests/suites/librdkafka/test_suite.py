@@ -4,7 +4,8 @@ compat_tests.suites.librdkafka`` runs all."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
@@ -54,10 +55,12 @@ QUICK = (
 )
 
 
-def run_twice(run: Callable[[list[str], int], list[Outcome]], numbers: Iterable[str]) -> list[Outcome]:
-    """Run tests four at a time and those that fail once more, one after the other, on a new broker.
+def run_twice(numbers: Iterable[str], **how: Any) -> list[Outcome]:
+    """Run tests four at a time and those that fail once more, one after the other, on a new broker."""
 
-    ``run``: takes the tests, and how many run at a time."""
+    def run(tests: list[str], jobs: int) -> list[Outcome]:
+        return suite.run("kwire", tests, jobs=jobs, limit_s=120, **how)
+
     outcomes = run(list(numbers), 4)
     failed = [one.test for one in outcomes if one.state == "failed"]
     return second_attempt(outcomes, failed, lambda tests: run(tests, 1))
@@ -66,11 +69,7 @@ def run_twice(run: Callable[[list[str], int], list[Outcome]], numbers: Iterable[
 @pytest.mark.timeout(1500)  # the first run builds librdkafka and its tests
 def test_what_has_passed_passes() -> None:
     need_built(folder_of_tests)
-
-    def run(tests: list[str], jobs: int) -> list[Outcome]:
-        return suite.run("kwire", tests, quick=True, jobs=jobs, limit_s=120, parts=PARTS)
-
-    outcomes = run_twice(run, QUICK)
+    outcomes = run_twice(QUICK, quick=True, parts=PARTS)
     assert suite.suite().compare("kwire", outcomes) == []
     assert {one.test[:4] for one in outcomes if one.state == "passed"} == set(QUICK)
 
@@ -79,11 +78,7 @@ def test_what_has_passed_passes() -> None:
 def test_what_passes_on_kafka_over_tls_with_a_login_passes() -> None:
     need_built(folder_of_tests)
     security = Security("SASL_SSL", "SCRAM-SHA-512")
-
-    def run(tests: list[str], jobs: int) -> list[Outcome]:
-        return suite.run("kwire", tests, quick=True, jobs=jobs, limit_s=120, security=security, parts=SECURED_PARTS)
-
-    outcomes = run_twice(run, SECURED)
+    outcomes = run_twice(SECURED, quick=True, security=security, parts=SECURED_PARTS)
     assert suite.suite(security=security).compare("kwire", outcomes) == []
     assert {one.test[:4] for one in outcomes if one.state == "passed"} == set(SECURED)
 
@@ -91,18 +86,6 @@ def test_what_passes_on_kafka_over_tls_with_a_login_passes() -> None:
 @pytest.mark.timeout(1500)
 def test_some_share_consumers_pass() -> None:
     need_built(lambda: folder_of_tests(WITH_SHARE_CONSUMERS))
-
-    def run(tests: list[str], jobs: int) -> list[Outcome]:
-        return suite.run(
-            "kwire",
-            tests,
-            quick=False,
-            jobs=jobs,
-            limit_s=120,
-            parts=SHARE_PARTS,
-            version=WITH_SHARE_CONSUMERS,
-        )
-
-    outcomes = run_twice(run, SHARE_PARTS)
+    outcomes = run_twice(SHARE_PARTS, quick=False, parts=SHARE_PARTS, version=WITH_SHARE_CONSUMERS)
     assert suite.share_suite().compare("kwire", outcomes) == []
     assert {one.test[:4] for one in outcomes if one.state == "passed"} == set(SHARE_PARTS)

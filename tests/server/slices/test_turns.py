@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from kwire.codec.messages.heartbeat_response import HeartbeatResponse
 from kwire.codec.protocol import ApiKey
 from kwire.handlers.api import Api
 from kwire.handlers.context import RequestContext
+from kwire.server.broker import Broker
 from kwire.server.requests.turns import LONG_S, TURN_S, Turns
 from tests.server.conftest import Brokers, closed, serve
 from tests.server.slices.counted_turns import CountedTurns
@@ -51,11 +52,22 @@ class Handled:
         return future
 
 
-async def handled_at_once(brokers: Brokers, handled: Handled, count: int = 8) -> list[int]:
-    """The turns in which the requests of so many clients are handled that come at the same time, in their order."""
+async def serving(brokers: Brokers, handled: Handled, count: int) -> tuple[Broker, list[RawClient]]:
+    """A broker with this API, and clients that are connected to it."""
     broker = await brokers.start()
     serve(broker, handled.api)
-    clients = [await brokers.connect(broker) for _ in range(count)]
+    return broker, [await brokers.connect(broker) for _ in range(count)]
+
+
+async def noted(ended: list[str], name: str, call: Awaitable[Any]) -> None:
+    """Make a call, and note its end."""
+    await call
+    ended.append(name)
+
+
+async def handled_at_once(brokers: Brokers, handled: Handled, count: int = 8) -> list[int]:
+    """The turns in which the requests of so many clients are handled that come at the same time, in their order."""
+    broker, clients = await serving(brokers, handled, count)
     await (await brokers.connect(broker)).call(HeartbeatRequest(group_id="first"), VERSION)
     first = handled.turns.pop("first")
     calls = (each.call(HeartbeatRequest(group_id=f"{number}"), VERSION) for number, each in enumerate(clients))
@@ -83,10 +95,8 @@ async def test_pipelined_requests_do_not_wait(brokers: Brokers) -> None:
 
 
 async def test_a_short_request_overtakes_the_long_ones(brokers: Brokers) -> None:
-    broker = await brokers.start()
     handled = Handled(TURN_S)
-    serve(broker, handled.api)
-    clients = [await brokers.connect(broker) for _ in range(8)]
+    broker, clients = await serving(brokers, handled, 8)
     quick = await brokers.connect(broker)
     await asyncio.gather(quick.call(ApiVersionsRequest(), 0), clients[0].call(HeartbeatRequest(group_id="0"), VERSION))
     calls = [asyncio.ensure_future(each.call(HeartbeatRequest(group_id="g"), VERSION)) for each in clients]
@@ -97,52 +107,36 @@ async def test_a_short_request_overtakes_the_long_ones(brokers: Brokers) -> None
 
 
 async def test_what_is_read_in_the_same_turn_does_not_wait_for_one_that_takes_long(brokers: Brokers) -> None:
-    broker = await brokers.start()
     handled = Handled(TURN_S)
-    serve(broker, handled.api)
-    clients = [await brokers.connect(broker) for _ in range(4)]
+    broker, clients = await serving(brokers, handled, 4)
     quick = await brokers.connect(broker)
     await quick.call(ApiVersionsRequest(), 0)
     await asyncio.gather(*(each.call(HeartbeatRequest(group_id="first"), VERSION) for each in clients))
     broker.dispatcher._routes[ApiKey.API_VERSIONS, 0].takes_long = False  # on a busy machine it may have
     ended: list[str] = []
-
-    async def call(client: RawClient, name: str, request: Any, version: int) -> None:
-        await client.call(request, version)
-        ended.append(name)
-
-    calls = [call(each, "long", HeartbeatRequest(group_id="g"), VERSION) for each in clients]
-    await asyncio.gather(*calls, call(quick, "short", ApiVersionsRequest(), 0))
+    calls = [noted(ended, "long", each.call(HeartbeatRequest(group_id="g"), VERSION)) for each in clients]
+    await asyncio.gather(*calls, noted(ended, "short", quick.call(ApiVersionsRequest(), 0)))
     assert ended == ["short"] + ["long"] * 4
     handled.counted.stop()
 
 
 async def test_the_requests_of_one_client_stay_in_order(brokers: Brokers) -> None:
-    broker = await brokers.start()
     handled = Handled(TURN_S)
-    serve(broker, handled.api)
-    client, other = await brokers.connect(broker), await brokers.connect(broker)
+    _, (client, other) = await serving(brokers, handled, 2)
     await other.call(HeartbeatRequest(group_id="first"), VERSION)
     ended: list[str] = []
-
-    async def call(name: str, request: Any, version: int) -> None:
-        await client.call(request, version)
-        ended.append(name)
-
     await asyncio.gather(
         other.call(HeartbeatRequest(group_id="other"), VERSION),
-        call("long", HeartbeatRequest(group_id="g"), VERSION),
-        call("short", ApiVersionsRequest(), 0),
+        noted(ended, "long", client.call(HeartbeatRequest(group_id="g"), VERSION)),
+        noted(ended, "short", client.call(ApiVersionsRequest(), 0)),
     )
     assert ended == ["long", "short"]
     handled.counted.stop()
 
 
 async def test_a_request_whose_client_has_gone_is_not_handled(brokers: Brokers) -> None:
-    broker = await brokers.start()
     handled = Handled(TURN_S)
-    serve(broker, handled.api)
-    clients = [await brokers.connect(broker) for _ in range(3)]
+    broker, clients = await serving(brokers, handled, 3)
     await clients[0].call(HeartbeatRequest(group_id="first"), VERSION)
     turns = broker.dispatcher._turns
     turns.is_over = True  # nobody has the next turn, until it is given below
@@ -160,10 +154,8 @@ async def test_a_request_whose_client_has_gone_is_not_handled(brokers: Brokers) 
 
 
 async def test_a_failure_ends_its_connection_and_no_other(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
-    broker = await brokers.start()
     handled = Handled(TURN_S)
-    serve(broker, handled.api)
-    clients = [await brokers.connect(broker) for _ in range(3)]
+    broker, clients = await serving(brokers, handled, 3)
     await clients[0].call(HeartbeatRequest(group_id="first"), VERSION)
     turns = broker.dispatcher._turns
     turns.is_over = True
