@@ -32,8 +32,8 @@ from pathlib import Path
 from typing import Any
 
 from campaigns.command_line import campaign_parser
+from harness.inspection import process_usage
 from harness.kafka_jars import why_no_java
-from harness.processes import process_usage
 from harness.processes.brokers import Broker, make_broker, wait_until
 from harness.wire_client import WireClient
 from kwire.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic

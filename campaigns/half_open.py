@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from campaigns.command_line import campaign_parser
-from harness.processes.process_usage import cpu_s, resident_mb
+from harness.inspection.process_usage import cpu_s, resident_mb
 from harness.processes.secured import SecuredBroker, make_secured
 from harness.waiting import PATIENCE_S
 from kwire.codec.messages.metadata_request import MetadataRequest

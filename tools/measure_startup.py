@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from harness.processes import process_usage
+from harness.inspection import process_usage
 from harness.processes.brokers import KafkaBroker
 from kwire.server.ready_line import ReadyLine
 

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harness.processes import process_usage
+from harness.inspection import process_usage
 from harness.processes.brokers import Broker, make_broker, wait_until
 from harness.wire_client import WireClient
 from kwire.codec.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from campaigns.mixed_load.clients import PROBED, STEADY, TRANSACTED, Load
-from campaigns.mixed_load.hanging import dump
-from harness.processes import process_usage
+from harness.inspection import process_usage
+from harness.inspection.hanging import dump
 from harness.processes.brokers import wait_until
 from harness.processes.production import secured_production_broker
 from harness.processes.secured import SecuredBroker

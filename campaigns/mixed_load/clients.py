@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from campaigns.mixed_load.hanging import report
+from harness.inspection.hanging import report
 from harness.processes.secured import SecuredBroker
 from harness.wire_client import WireClient
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from harness.processes import process_usage
+from harness.inspection import process_usage
 from harness.processes.brokers import Broker, BrokerFailed, KwireBroker, wait_until
 from harness.processes.kwire_cluster import REPLICATED
 from harness.processes.ports import free_port

@@ -2,7 +2,7 @@
 
 `kwire start --brokers 3` makes the same cluster (`compat_tests/cluster/test_brokers.py`); here each broker is a
 `KwireBroker` of its own, on a metadata store that they share, so that one may run other code or with other properties
-than the rest. What lives elsewhere: the clients that work meanwhile (`compat_tests/cluster/load.py`).
+than the rest. What lives elsewhere: the clients that work meanwhile (`compat_tests/cluster/rolling/load.py`).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from harness.processes.process_usage import own_mb
+from harness.inspection.process_usage import own_mb
 from kwire.base.buffers import MAPPED_BYTES, buffer_of, enlarged, has_views
 
 MB = 1 << 20

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from harness.processes.process_usage import family
+from harness.inspection.process_usage import family
 from harness.waiting import PATIENCE_S
 from kwire.base.processes.priority import NICENESS
 from kwire.cli import main

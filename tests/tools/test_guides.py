@@ -27,7 +27,7 @@ RUN = {
     "docs/OPERATIONS.md": "compat_tests/documents/test_guides.py",
     "docs/RUNNING.md": "compat_tests/documents/test_guides_of_brokers.py",
     "docs/SCHEMA_REGISTRY.md": "compat_tests/clients/registry/test_guide.py",
-    "docs/SECURING_A_CLUSTER.md": "compat_tests/cluster/test_secured_rolling.py",
+    "docs/SECURING_A_CLUSTER.md": "compat_tests/cluster/rolling/test_secured_rolling.py",
     "docs/SPARK.md": "compat_tests/clients/pyspark/test_guide.py",
     "docs/SQL.md": "compat_tests/comparisons/cli/test_sql_guide.py",
     "docs/TLS_AND_SASL.md": "compat_tests/clients/security/test_guide.py",

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.processes import process_usage
+from harness.inspection import process_usage
 from harness.processes.brokers import Broker, wait_until
 from harness.wire_client import WireClient
 from kwire.codec.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest

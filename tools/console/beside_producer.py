@@ -37,10 +37,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.console.browser import browser, why_no_chromium
+from harness.inspection.process_usage import cpu_s, family
 from harness.kafka_jars import why_no_java
 from harness.paths import ROOT
 from harness.processes.brokers import KINDS, Broker, make_broker, wait_until
-from harness.processes.process_usage import cpu_s, family
 from harness.processor.scheduling import without_groups
 from kwire.base.processes.priority import PAUSE_MAX_S, may_idle
 from tools.console.processes import Started, console_of, run

@@ -17,8 +17,8 @@ import pytest
 
 from compat_tests.comparisons.security.stranger import CLOSED, Stranger, client_context
 from compat_tests.needs import need
+from harness.inspection.process_usage import resident_mb
 from harness.processes.certificates import Identity
-from harness.processes.process_usage import resident_mb
 from harness.processes.secured import SecuredBroker
 from harness.waiting import PATIENCE_S
 from kwire.codec.messages.api_versions_request import ApiVersionsRequest

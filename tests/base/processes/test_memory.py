@@ -14,7 +14,7 @@ from kwire.base.processes.memory import LOOK_S, MemoryKeeper
 FREED = """
 import os
 from kwire.base.processes.memory import give_back
-from harness.processes.process_usage import own_mb
+from harness.inspection.process_usage import own_mb
 blocks = [bytes(20_000) for _ in range(5_000)]
 del blocks[::2]  # 50 MB, in holes
 before = own_mb(os.getpid())

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from harness.processes import process_usage
+from harness.inspection import process_usage
 from harness.processes.brokers import KwireBroker, wait_until
 from harness.processes.production import SERVER_PROPERTIES, production_broker
 from harness.wire_client import WireClient

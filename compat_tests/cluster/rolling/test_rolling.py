@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.cluster.load import AioKafkaLoad, ConfluentLoad, JavaLoad, KafkaPythonLoad, Load, under_load
+from compat_tests.cluster.rolling.load import AioKafkaLoad, ConfluentLoad, JavaLoad, KafkaPythonLoad, Load, under_load
 from harness.paths import ROOT
 from harness.processes.brokers import BrokerFailed, wait_until
 from harness.processes.kwire_cluster import KwireCluster

@@ -1,5 +1,5 @@
 """What a client that does not go on is waiting for, as text: the Python stacks of all threads, those of librdkafka, the
-connections as the kernel has them, and the broker's dump."""
+connections as the kernel has them, and the broker's dump, which also tells whether it owes someone a response."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from harness.processes.brokers import wait_until
+from harness.processes.brokers import Broker, wait_until
 from harness.processes.secured import SecuredBroker
 
 DUMP_S: Final = 60.0
+OWED_S: Final = 10.0
+"""Longer than any Fetch waits. A JoinGroup may wait longer, and is then owed."""
 GDB_S: Final = 60
 TOLD: Final = ("task", "connection", "request", "group", "transaction")
 """Of the broker's dump. The rest are partitions and metrics, hundreds of lines."""
@@ -81,12 +84,31 @@ def _port(address: str) -> int:
     return int(address.rpartition(":")[2], 16)
 
 
-def dump(broker: SecuredBroker) -> list[str]:
+def dump(broker: Broker) -> list[str]:
     """The lines of the broker's dump (SIGUSR1)."""
     before = len(broker.log_text())
     os.kill(broker.pid, signal.SIGUSR1)
     wait_until(lambda: "dump complete" in broker.log_text()[before:], DUMP_S, "the dump")
     return broker.log_text()[before:].splitlines()
+
+
+def owed(brokers: Iterable[Broker]) -> list[str]:
+    """The requests that kwire brokers leave unanswered: those in two dumps, `OWED_S` apart. A line each."""
+    brokers = list(brokers)
+    before = [_requests(broker) for broker in brokers]
+    time.sleep(OWED_S)
+    after = [_requests(broker) for broker in brokers]
+    return [each for early, late in zip(before, after, strict=True) for each in sorted(early & late)]
+
+
+def _requests(broker: Broker) -> set[str]:
+    found = set()
+    for line in dump(broker):
+        if _event(line) == "request":
+            told = json.loads(line)
+            connection, number = told["connection"], told["correlation_id"]
+            found.add(f"{broker.bootstrap} owes a response: {told['api']} {told['version']}, {connection}, {number}")
+    return found
 
 
 def _told(broker: SecuredBroker) -> Iterable[str]:

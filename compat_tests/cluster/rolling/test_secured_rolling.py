@@ -14,7 +14,16 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError, Producer
 
-from compat_tests.cluster.load import AioKafkaLoad, ConfluentLoad, JavaLoad, Load, begin, check, make_topics, under_load
+from compat_tests.cluster.rolling.load import (
+    AioKafkaLoad,
+    ConfluentLoad,
+    JavaLoad,
+    Load,
+    begin,
+    check,
+    make_topics,
+    under_load,
+)
 from compat_tests.servers import running
 from harness.paths import ROOT
 from harness.processes.brokers import wait_until
@@ -205,7 +214,7 @@ def test_an_open_cluster_is_secured_without_a_failed_request(tmp_path: Path) -> 
             cluster.restart(node_id)
         for load in open_loads:
             load.stop()
-        check(cluster.bootstrap, open_loads)
+        check(cluster, open_loads)
         allow(security, cluster, tmp_path)
         for node_id, broker in cluster.brokers.items():
             del broker.settings["allow.everyone.if.no.acl.found"]
@@ -213,7 +222,7 @@ def test_an_open_cluster_is_secured_without_a_failed_request(tmp_path: Path) -> 
         assert refusal(cluster.bootstrap, loads[0].topic) == "TOPIC_AUTHORIZATION_FAILED"
         for load in loads:
             load.stop()
-        check(cluster.bootstrap, loads)
+        check(cluster, loads)
         assert retried(loads) == []
 
 

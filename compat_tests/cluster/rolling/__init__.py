@@ -1,0 +1,1 @@
+"""Rolling restarts under load: upgrades, certificates, passwords, and securing an open cluster."""
