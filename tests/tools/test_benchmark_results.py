@@ -28,9 +28,12 @@ def test_a_limit_is_of_the_median_whatever_the_other_broker_has() -> None:
     for added_us in (720, 600):
         line.rounds["kwire"].append({"cpu_added_us": added_us})
     assert line.limits() == [("cpu_added_us", 650, 700.0, True)]
-    assert "tls-consume        cpu_added_us          750.0  <= 700    MISSED" in results.verdict_table(
-        [line_of("tls-consume", 750)]
+    missed = line_of("tls-consume", 750)
+    assert results.verdict_table([missed]).endswith(
+        "tls-consume        cpu_added_us          750.00  <= 700    MISSED\n"
     )
+    missed.rounds["floor"] = [{"cpu_added_us": 12.5}]
+    assert results.verdict_table([missed]).endswith("MISSED; the floor: 12.50\n")
 
 
 def test_the_table_of_tls_has_both_prices_and_the_difference() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from kwire.codec.messages.produce_request import ProduceRequest
 from kwire.codec.protocol import decode, decode_request_header
 from tools.benchmark import frames, generator, results
+from tools.benchmark.extras import BesideOthers
 from tools.benchmark.floor import FloorTarget
 from tools.benchmark.setups.cores import OneRecordOnCores
 from tools.benchmark.workloads import Consume, OneRecord, Produce, throughput
@@ -89,3 +91,22 @@ def test_the_table_says_how_far_both_are_from_the_floor() -> None:
 
 
 FACTS = {"kwire": 0.036, "kafka": 0.060, "floor": 0.030}
+
+
+class AfterTwoBatches(threading.Event):
+    """Is set when it has been waited for twice."""
+
+    waits = 0
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waits += 1
+        return self.waits > 2
+
+
+@needs_gcc
+def test_the_floor_takes_the_large_batches_that_come_beside_small_ones(floor: FloorTarget) -> None:
+    assert BesideOthers(seconds=0.2)(floor, 1)["p99_growth"] > 0
+    topic = floor.create_topic()
+    BesideOthers.compress(topic, floor, AfterTwoBatches())
+    _, count = frames.batch_of(100, 10_000_000)
+    assert topic.end_offsets() == [2 * count]

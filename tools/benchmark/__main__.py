@@ -22,10 +22,9 @@ from typing import Any
 
 from harness.kafka_jars import KAFKA_VERSION, why_no_java
 from harness.paths import ROOT
-from harness.processes.production import production_broker
 from harness.processor.scheduling import without_groups
 from tools.benchmark import extras, generator, picture, results, workloads
-from tools.benchmark.floor import FLOOR, FloorTarget
+from tools.benchmark.floor import FLOOR
 from tools.benchmark.machine import compiled_modules, machine
 from tools.benchmark.results import ALL_KINDS, Line
 from tools.benchmark.setups import cores, guarded, secured
@@ -100,13 +99,13 @@ class Run:
 
     def _round(self, number: int, order: list[str]) -> None:
         for workload in self.alone:
-            for kind in _brokers(order):
+            for kind in _kinds(workload, order):
                 with ExitStack() as stack:
                     stack.enter_context(without_groups())
                     target = stack.enter_context(extras.fresh(kind))
                     self._measure(workload, target, number)
         if self.together:
-            self._on_both(self.together, number, order, plain_target, warm_up)
+            self._on_both(self.together, number, order, extras.plain_target, warm_up)
         if any(not each.brokers for each in self.cores):
             lines = [each for each in self.cores if not each.brokers]
             self._on_both(lines, number, order, cores.cores_target, cores.warm_up)
@@ -170,11 +169,6 @@ def _kinds(workload: Workload, kinds: list[str]) -> list[str]:
 def _brokers(kinds: list[str]) -> list[str]:
     """The kinds without the floor, which only serves what the load generator sends."""
     return [kind for kind in kinds if kind != FLOOR]
-
-
-def plain_target(kind: str, home: Path) -> Target:
-    """What `Workload` measures, not started yet."""
-    return FloorTarget(home) if kind == FLOOR else Target(production_broker(kind, home))
 
 
 def warm_up(target: Target, scale: float) -> None:

@@ -23,6 +23,7 @@ from harness.wire_client import WireClient
 from kwire.codec.messages.metadata_request import MetadataRequest
 from kwire.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from tools.benchmark import frames, generator
+from tools.benchmark.floor import FLOOR, FloorTarget
 from tools.benchmark.shared import shared
 from tools.benchmark.targets import Target, Topic
 from tools.benchmark.workloads import CLUSTER, FOOTPRINT, LATENCY, TOOLS, Facts, Workload
@@ -179,7 +180,10 @@ class ManyPartitions:
         }
 
 
-def _elsewhere(work: Callable[[Target, threading.Event], None], target: Target, ended: threading.Event) -> None:
+_Work = Callable[[Target, threading.Event], None]
+
+
+def _elsewhere(work: _Work, target: Target, ended: threading.Event) -> None:
     """Do the work of clients that stand for other machines: it takes what processor time others leave."""
     if hasattr(os, "SCHED_IDLE"):
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
@@ -190,7 +194,7 @@ def _elsewhere(work: Callable[[Target, threading.Event], None], target: Target, 
 class BesideOthers:
     """One record a millisecond on a schedule, first alone and then beside work that is large for one request: metadata
     of all partitions, batches of 10 MB that the broker has to compress, and members that join a group. ``p99_growth``
-    is how many times the p99 becomes."""
+    is how many times the p99 becomes. The floor only has the batches, and writes them as they are."""
 
     topics: int = 10
     topic_partitions: int = 1000
@@ -199,24 +203,18 @@ class BesideOthers:
 
     def __call__(self, target: Target, scale: float) -> Facts:
         """Measure the latency of the producer without the other work and with it. See `Measure`."""
-        for _ in range(self.topics):
-            target.create_topic(max(int(self.topic_partitions * scale), 10))
-        prepare(target.broker, 200)
+        works = self._works(target, scale)
         topic = target.create_topic()
-        recompressed = target.create_topic(1, {"compression.type": "zstd", "max.message.bytes": "20000000"})
         quiet = self._produce(target, topic)
         ended = threading.Event()
-        works = [
-            threading.Thread(target=_elsewhere, args=(work, target, ended), daemon=True)
-            for work in (self._ask, partial(self._compress, recompressed), partial(self._join, scale))
-        ]
-        for each in works:
+        threads = [threading.Thread(target=_elsewhere, args=(work, target, ended), daemon=True) for work in works]
+        for each in threads:
             each.start()
         try:
             beside = self._produce(target, topic)
         finally:
             ended.set()
-            for each in works:
+            for each in threads:
                 each.join(300)
         return {
             "requests_s": beside["requests"] / beside["send_s"],
@@ -226,6 +224,17 @@ class BesideOthers:
             "quiet_p99_us": quiet["answer_us"]["p99"],
             "p99_growth": beside["answer_us"]["p99"] / quiet["answer_us"]["p99"],
         }
+
+    def _works(self, target: Target, scale: float) -> list[_Work]:
+        """The large requests, and what they need."""
+        recompressed = target.create_topic(1, {"compression.type": "zstd", "max.message.bytes": "20000000"})
+        works: list[_Work] = [partial(self.compress, recompressed)]
+        if target.kind != FLOOR:
+            for _ in range(self.topics):
+                target.create_topic(max(int(self.topic_partitions * scale), 10))
+            prepare(target.broker, 200)
+            works += [self._ask, partial(self._join, scale)]
+        return works
 
     def _produce(self, target: Target, topic: Topic) -> dict[str, Any]:
         template = frames.produce(topic.id, [0], *frames.batch_of(100, 0), acks=-1)
@@ -239,7 +248,8 @@ class BesideOthers:
                 client.call(MetadataRequest(topics=None), 12)
 
     @staticmethod
-    def _compress(topic: Topic, target: Target, ended: threading.Event) -> None:
+    def compress(topic: Topic, target: Target, ended: threading.Event) -> None:
+        """A batch of 10 MB a second."""
         data = PartitionProduceData(index=0, records=frames.batch_of(100, 10_000_000)[0])
         named = TopicProduceData(topic_id=topic.id, partition_data=[data])
         request = ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[named])
@@ -268,11 +278,16 @@ def answers_metadata(port: int) -> bool:
         return False
 
 
+def plain_target(kind: str, home: Path, settings: dict[str, str] | None = None) -> Target:
+    """What `Workload` measures, not started yet."""
+    return FloorTarget(home) if kind == FLOOR else Target(production_broker(kind, home, settings))
+
+
 @contextmanager
 def fresh(kind: str, settings: dict[str, str] | None = None, kept_in: Path | None = None) -> Iterator[Target]:
     """A running broker on an empty directory, which is deleted at the end unless it is to be kept in another one."""
     home = Path(tempfile.mkdtemp(prefix=f"bench-{kind}-", dir=kept_in))
-    target = Target(production_broker(kind, home, settings))
+    target = plain_target(kind, home, settings)
     try:
         target.start()
         yield target
@@ -351,5 +366,6 @@ def alone() -> list[Workload]:
             BesideOthers(),
             "requests_s",
             limits=(("p99_growth", 2.0),),
+            on_floor=True,
         ),
     ]

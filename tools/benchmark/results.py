@@ -239,10 +239,12 @@ def verdict_table(lines: list[Line]) -> str:
             out.append(f"  {line.workload.key:<18} {fact:<20} {ratio:6.2f}  {sign} {bound:<6} {word}")
     limits = [(line, *limit) for line in lines for limit in line.limits()]
     if limits:
-        out += ["", "Limits (kwire, median of the rounds)"]
+        out += ["", "Limits (kwire, median of the rounds; the floor's where it has one)"]
     for line, fact, value, limit, kept in limits:
         word = "kept" if kept else "MISSED"
-        out.append(f"  {line.workload.key:<18} {fact:<20} {value:6.1f}  <= {limit:<6g} {word}")
+        floor = line.median("floor", fact)
+        beside = "" if floor is None else f"; the floor: {floor:.2f}"
+        out.append(f"  {line.workload.key:<18} {fact:<20} {value:7.2f}  <= {limit:<6g} {word}{beside}")
     return "\n".join(out) + "\n"
 
 
