@@ -105,8 +105,9 @@ class AfterTwoBatches(threading.Event):
 
 @needs_gcc
 def test_the_floor_takes_the_large_batches_that_come_beside_small_ones(floor: FloorTarget) -> None:
-    assert BesideOthers(seconds=0.2)(floor, 1)["p99_growth"] > 0
+    beside = BesideOthers(batch_bytes=300_000, seconds=0.2)
+    assert beside(floor, 1)["p99_growth"] > 0
     topic = floor.create_topic()
-    BesideOthers.compress(topic, floor, AfterTwoBatches())
-    _, count = frames.batch_of(100, 10_000_000)
+    beside.compress(topic, floor, AfterTwoBatches())
+    _, count = frames.batch_of(100, 300_000)
     assert topic.end_offsets() == [2 * count]

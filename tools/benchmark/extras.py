@@ -199,6 +199,7 @@ class BesideOthers:
     topics: int = 10
     topic_partitions: int = 1000
     members: int = 1000
+    batch_bytes: int = 10_000_000
     seconds: float = 6
 
     def __call__(self, target: Target, scale: float) -> Facts:
@@ -247,10 +248,9 @@ class BesideOthers:
             while not ended.wait(0.5):
                 client.call(MetadataRequest(topics=None), 12)
 
-    @staticmethod
-    def compress(topic: Topic, target: Target, ended: threading.Event) -> None:
-        """A batch of 10 MB a second."""
-        data = PartitionProduceData(index=0, records=frames.batch_of(100, 10_000_000)[0])
+    def compress(self, topic: Topic, target: Target, ended: threading.Event) -> None:
+        """Send a large batch a second."""
+        data = PartitionProduceData(index=0, records=frames.batch_of(100, self.batch_bytes)[0])
         named = TopicProduceData(topic_id=topic.id, partition_data=[data])
         request = ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[named])
         with target.client() as client:
