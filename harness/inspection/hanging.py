@@ -15,7 +15,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from harness.processes.brokers import Broker, wait_until
 from harness.processes.secured import SecuredBroker
@@ -103,21 +103,21 @@ def owed(brokers: Iterable[Broker]) -> list[str]:
 
 def _requests(broker: Broker) -> set[str]:
     found = set()
-    for line in dump(broker):
-        if _event(line) == "request":
-            told = json.loads(line)
+    for told in map(_facts, dump(broker)):
+        if told.get("event") == "request":
             connection, number = told["connection"], told["correlation_id"]
             found.add(f"{broker.bootstrap} owes a response: {told['api']} {told['version']}, {connection}, {number}")
     return found
 
 
 def _told(broker: SecuredBroker) -> Iterable[str]:
-    return [line for line in dump(broker) if _event(line) in TOLD]
+    return [line for line in dump(broker) if _facts(line).get("event") in TOLD]
 
 
-def _event(line: str) -> str | None:
+def _facts(line: str) -> dict[str, Any]:
+    """What a line of the broker's log tells; nothing if it is another program's."""
     try:
-        event: object = json.loads(line).get("event")
-    except (ValueError, AttributeError):
-        return None
-    return event if isinstance(event, str) else None
+        facts = json.loads(line)
+    except ValueError:
+        return {}
+    return facts if isinstance(facts, dict) else {}
