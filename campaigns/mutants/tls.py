@@ -46,7 +46,13 @@ def _no_deadline() -> Any:
 
 
 def _nothing_pending() -> Any:
-    return patch.object(TlsConnection, "_read_soon", lambda self: None)
+    original = TlsConnection._establish
+
+    def establish(self: TlsConnection) -> None:
+        with patch.object(TlsConnection, "_read_as_newcomer", lambda self: None):
+            original(self)
+
+    return patch.object(TlsConnection, "_establish", establish)
 
 
 def _no_rest() -> Any:

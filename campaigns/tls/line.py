@@ -18,7 +18,7 @@ from kwire.cluster.metadata.image import ClusterImage
 from kwire.handlers.context import INSECURE
 from kwire.net.connection import Connection, ListenerSetup
 from kwire.net.settings import NetSettings
-from kwire.net.tls_connection import Handshakes, TlsConnection
+from kwire.net.tls_connection import TlsConnection
 from kwire.net.wire import Wire
 from kwire.security.principals import ANONYMOUS
 from kwire.server.authentication.settings import LoginSettings
@@ -227,8 +227,7 @@ class Line:
         self.closings = 0
         wire = _wire(self)
         setup = ListenerSetup(cast(Any, stage), stage.settings.receive_max_bytes, lambda: tls, login=True)
-        handshakes = _handshakes(self.loop)
-        self.connection = TlsConnection(wire, self.socket, setup, "SASL_SSL", ("peer", 1), ("host", 2), handshakes)
+        self.connection = TlsConnection(wire, self.socket, setup, "SASL_SSL", ("peer", 1), ("host", 2))
         self.connection.start()
 
     def deliver(self, data: bytes) -> None:
@@ -288,7 +287,6 @@ class _Shared:
     """What the connections of one process share: large buffers."""
 
     wire: Wire | None = None
-    handshakes: Handshakes | None = None
 
 
 def _wire(line: Line) -> Wire:
@@ -302,16 +300,10 @@ def _wire(line: Line) -> Wire:
         )
     wire.loop, wire.log, wire.on_close, wire.last_read = cast(Any, line.loop), cast(Any, line.log), closed, None
     wire._unsent.clear()
+    wire.handshakes._loop = cast(Any, line.loop)
+    wire.handshakes._queue.clear()
     wire._newcomers = None
     return wire
-
-
-def _handshakes(loop: Loop) -> Handshakes:
-    handshakes = Handshakes(cast(Any, loop))
-    if _Shared.handshakes is None:
-        _Shared.handshakes = handshakes
-    handshakes.buffers = _Shared.handshakes.buffers
-    return handshakes
 
 
 def plain_frame(body: bytes) -> bytes:

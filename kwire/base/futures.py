@@ -66,21 +66,23 @@ def at_once(steps: Generator[object, None, T]) -> T:
 
 
 class Pace:
-    """When a step of work about very many things is over: after ``count`` of them, or after `STEP_S`, because one file
-    system makes and removes files a hundred times as fast as another. ``clock``: seconds, as `doors.Clock.perf_counter`
-    has them. A simulated clock stands still in a turn of its loop, so that its steps depend on ``count`` alone."""
+    """When a step of work about very many things is over: after ``count`` of them, or after ``step_s``, because one
+    file system makes and removes files a hundred times as fast as another. ``clock``: seconds, as
+    `doors.Clock.perf_counter` has them. A simulated clock stands still in a turn of its loop, so that its steps depend
+    on ``count`` alone."""
 
-    __slots__ = ("_clock", "_count", "_end_s", "_left")
+    __slots__ = ("_clock", "_count", "_end_s", "_left", "_step_s")
 
-    def __init__(self, clock: Callable[[], float], count: int) -> None:
+    def __init__(self, clock: Callable[[], float], count: int, step_s: float = STEP_S) -> None:
         self._clock = clock
         self._count = count
+        self._step_s = step_s
         self.begin()
 
     def begin(self) -> None:
         """A step begins."""
         self._left = self._count
-        self._end_s = self._clock() + STEP_S
+        self._end_s = self._clock() + self._step_s
 
     def is_over(self) -> bool:
         """Whether the step is over after the thing that was just done."""

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from kwire.base.doors import Doors
     from kwire.base.logging import Logger
     from kwire.net.settings import NetSettings
-    from kwire.net.tls_connection import Handshakes
     from kwire.quotas.connections import ConnectionRates
 
 SWEEPS: Final = 8
@@ -53,7 +52,7 @@ class NetServer:
         self._loop = asyncio.get_running_loop()
         self._setups = setups
         self._wire = Wire(loop=self._loop, doors=doors, settings=settings, log=log, on_close=self._closed)
-        self._handshakes: Handshakes | None = None  # of the TLS connections, if there are any
+        self._tls_connection: type[Connection] | None = None
         self._counts = ConnectionCounts(settings)
         self._sweep: asyncio.TimerHandle | None = None
         self._drained: asyncio.Future[None] | None = None
@@ -84,22 +83,17 @@ class NetServer:
     def _connected(self, listener: Listener, sock: Any, peer: tuple[str, int]) -> None:
         local = listener.local_address(sock)
         setup = self._setups[listener.name]
-        if setup.tls is None:
-            connection = Connection(self._wire, sock, setup, listener.name, peer, local)
-        else:
-            connection = self._tls_connection(sock, setup, listener.name, peer, local)
+        kind = Connection if setup.tls is None else self._tls_connection or self._with_tls()
+        connection = kind(self._wire, sock, setup, listener.name, peer, local)
         self.connections[connection] = None
         self.accepted += 1
         connection.start()
 
-    def _tls_connection(
-        self, sock: Any, setup: ListenerSetup, listener: str, peer: tuple[str, int], local: tuple[str, int]
-    ) -> Connection:
-        from kwire.net.tls_connection import Handshakes, TlsConnection
+    def _with_tls(self) -> type[Connection]:
+        from kwire.net.tls_connection import TlsConnection
 
-        if self._handshakes is None:
-            self._handshakes = Handshakes(self._loop)
-        return TlsConnection(self._wire, sock, setup, listener, peer, local, self._handshakes)
+        self._tls_connection = TlsConnection  # to import it for each connection takes 1 us
+        return TlsConnection
 
     def _closed(self, connection: Connection) -> None:
         del self.connections[connection]

@@ -1,7 +1,6 @@
 """A connection whose bytes are TLS records: handshakes, pending plaintext, and file ranges that are read and encrypted.
 
-- A handshake costs 0.5 ms of computation. `Handshakes` does a few steps in each turn of the loop, so that a thousand
-  new connections do not delay the requests of others.
+- A handshake costs 0.5 ms of computation, which is done in steps, between the requests of others (`handshakes`).
 - The time for a handshake is limited (`NetSettings.setup_max_ms`), and so is its memory (`handshake_records`).
 - After a failed handshake the alert is sent and the connection stays open for `ALERT_TIME_S`: a connection that is
   closed with unread data is reset, and the client may lose the alert, which says why.
@@ -12,15 +11,13 @@ requests and responses (`connection`).
 
 from __future__ import annotations
 
-import ssl
-from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from kwire.base.doors import WOULD_BLOCK
 from kwire.net.connection import Connection
 from kwire.net.handshake_records import HandshakeRecords, InvalidHandshake
 from kwire.net.outgoing import Outgoing
-from kwire.net.tls import RECORD_BYTES, TAKEN_MAX, UNEXPECTED_MESSAGE, RecordBuffers, TlsError, TlsSocket
+from kwire.net.tls import RECORD_BYTES, TAKEN_MAX, UNEXPECTED_MESSAGE, TlsError, TlsSocket
 
 if TYPE_CHECKING:
     import asyncio
@@ -31,45 +28,9 @@ if TYPE_CHECKING:
     from kwire.net.connection import ListenerSetup
     from kwire.net.wire import Wire
 
-STEPS_PER_TURN: Final = 2
-"""Steps of handshakes in one turn of the loop. A turn without other work is short: more would speed up nothing."""
-
 ALERT_TIME_S: Final = 0.1
 """The time in which a client can read the alert. `connection.failed.authentication.delay.ms` is for SASL only: Kafka
 closes the connection at once after a failed handshake."""
-
-
-class Handshakes:
-    """What the TLS connections of one loop share: buffers, and the queue of those whose handshake can continue."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._queue: deque[TlsConnection] = deque()
-        self._context: ssl.SSLContext | None = None
-        self._may_ask = False
-        self.buffers = RecordBuffers()
-
-    def may_ask_for_certificate(self, context: ssl.SSLContext) -> bool:
-        """Whether clients may send certificates with this context. What holds for the last one is known: reading
-        `verify_mode` takes five calls."""
-        if context is not self._context:
-            self._context = context
-            self._may_ask = context.verify_mode != ssl.CERT_NONE
-        return self._may_ask
-
-    def enqueue(self, connection: TlsConnection) -> None:
-        """Call the connection's `step` when it is its turn."""
-        if not self._queue:
-            self._loop.call_soon(self._turn)
-        self._queue.append(connection)
-
-    def _turn(self) -> None:
-        queue = self._queue
-        for _ in range(min(STEPS_PER_TURN, len(queue))):
-            queue[0].step()
-            queue.popleft()
-        if queue:
-            self._loop.call_soon(self._turn)
 
 
 class TlsOutgoing(Outgoing):
@@ -143,7 +104,6 @@ class TlsConnection(Connection):
     __slots__ = (
         "_alert_timer",
         "_established",
-        "_handshakes",
         "_login",
         "_on_handshake",
         "_queued",
@@ -161,12 +121,11 @@ class TlsConnection(Connection):
         listener: str,
         peer: tuple[str, int],
         local: tuple[str, int],
-        handshakes: Handshakes,
     ) -> None:
         assert setup.tls is not None
         context = setup.tls()
+        handshakes = wire.handshakes
         tls = TlsSocket(sock, context, handshakes.buffers, server_side=True)
-        self._handshakes = handshakes
         super().__init__(wire, tls, setup, listener, peer, local)
         self.tls = tls
         self._records = HandshakeRecords(handshakes.may_ask_for_certificate(context))
@@ -214,7 +173,7 @@ class TlsConnection(Connection):
         try:
             if self._records.add(received):
                 self._queued = True
-                self._handshakes.enqueue(self)
+                self._wire.handshakes.enqueue(self)
         except InvalidHandshake as error:
             self._refuse(error)
             return
@@ -265,8 +224,8 @@ class TlsConnection(Connection):
         if tls.pending and not self._login:
             self._reading = True  # if it was paused: the loop watches it after this read
         self._go_on()
-        if tls.pending:
-            self._read_soon()
+        if tls.pending and self._reading:
+            self._read_as_newcomer()
 
     def _go_on(self) -> None:
         """After a step: wait for the socket if not all could be sent, and for the client."""

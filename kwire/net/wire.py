@@ -18,6 +18,7 @@ from kwire.net.settings import RECEIVE_BYTES, UNSENT_MAX, NetSettings
 if TYPE_CHECKING:
     from kwire.base.doors import Doors
     from kwire.base.logging import Logger
+    from kwire.net.handshakes import Handshakes
     from kwire.net.newcomers import Newcomers
 
 
@@ -39,6 +40,7 @@ class Wire:
 
     __slots__ = (
         "_buffers",
+        "_handshakes",
         "_newcomers",
         "_unsent",
         "doors",
@@ -76,6 +78,7 @@ class Wire:
         self.tick = 0
         self.last_read: Flushed | None = None
         self._unsent: list[Flushed] = []
+        self._handshakes: Handshakes | None = None
         self._newcomers: Newcomers | None = None
         self.work: Callable[[], None] | None = None  # put off until the responses of this turn are sent
 
@@ -87,6 +90,15 @@ class Wire:
 
             self._newcomers = Newcomers(self.loop, self.doors.sockets.epoll, self.lines)
         return self._newcomers
+
+    @property
+    def handshakes(self) -> Handshakes:
+        """What the TLS connections share."""
+        if self._handshakes is None:
+            from kwire.net.handshakes import Handshakes
+
+            self._handshakes = Handshakes(self.loop, self.doors.clock.perf_counter)
+        return self._handshakes
 
     def close(self) -> None:
         """All connections are closed."""

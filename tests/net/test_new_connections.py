@@ -15,7 +15,7 @@ from harness.tls_peer import Peer
 from harness.waiting import until
 from kwire.net.connection import ListenerSetup
 from kwire.net.newcomers import EVENTS_PER_TURN, Newcomers
-from kwire.net.tls_connection import Handshakes, TlsConnection
+from kwire.net.tls_connection import TlsConnection
 from tests.net.conftest import OTHER_KEY, REQUEST_MAX_BYTES, Answers, Certificates, Network, frame, request
 from tests.net.test_newcomers import new_log
 from tests.net.tls.test_handshakes import ManySockets, TurnedLoop, new_wire, run
@@ -209,10 +209,10 @@ class Begun:
 
     def __init__(self, certificates: Certificates, login: bool = False) -> None:
         self.loop, self.socket = TurnedLoop(), Sent()
-        wire, handshakes = new_wire(self.loop), Handshakes(cast(Any, self.loop))
+        wire = new_wire(self.loop)
         context = certificates.server_context()
         setup = ListenerSetup(Answers(), REQUEST_MAX_BYTES, lambda: context, login)
-        self.connection = TlsConnection(wire, self.socket, setup, "SSL", ("a", 1), ("b", 2), handshakes)
+        self.connection = TlsConnection(wire, self.socket, setup, "SSL", ("a", 1), ("b", 2))
         self.connection.start()
         self.peer = Peer(certificates.client_context())
         self.socket.incoming += self.peer.handshake()
@@ -268,3 +268,16 @@ def test_a_request_that_comes_with_the_end_of_the_handshake_is_answered(
     run(begun.loop)
     run(begun.loop)
     assert begun.read() == frame(b"\0\x01later")
+
+
+@pytest.mark.parametrize("login", [False, True])
+def test_a_request_that_comes_with_the_end_of_the_handshake_is_read_in_its_turn(
+    certificates: Certificates, login: bool
+) -> None:
+    begun = Begun(certificates, login)
+    begun.socket.incoming += begun.finished + begun.peer.encrypt(request(OTHER_KEY, b"early"))
+    for reader in list(begun.loop.readers.values()):
+        reader()
+    begun.loop.turn()
+    begun.loop.turn()  # the responses
+    assert begun.read() == frame(b"\0\x01early")

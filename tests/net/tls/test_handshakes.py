@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import ssl
 from collections.abc import Awaitable, Callable
@@ -17,7 +18,7 @@ from harness.simulation.network import SimulatedSocket
 from harness.simulation.world import Machine, Simulation
 from harness.tls_peer import Peer
 from kwire.base.config import Endpoint
-from kwire.base.doors import Doors, Sockets
+from kwire.base.doors import Clock, Doors, Sockets
 from kwire.base.file_range import FileRange
 from kwire.base.logging import get_logger
 from kwire.net.connection import ListenerSetup
@@ -30,11 +31,12 @@ from kwire.net.handshake_records import (
     HandshakeRecords,
     InvalidHandshake,
 )
+from kwire.net.handshakes import STEPS_PER_TURN, STEPS_S
 from kwire.net.listener import BoundSocket
 from kwire.net.server import NetServer
 from kwire.net.settings import RECEIVE_BYTES, SETUP_MAX_MS, NetSettings
 from kwire.net.tls import RECORD_BYTES, TAKEN_MAX, UNSENT_LIMIT, RecordBuffers, TlsSocket
-from kwire.net.tls_connection import ALERT_TIME_S, STEPS_PER_TURN, Handshakes, TlsConnection
+from kwire.net.tls_connection import ALERT_TIME_S, TlsConnection
 from kwire.net.wire import Wire
 from tests.net.conftest import OTHER_KEY, REQUEST_MAX_BYTES, Answers, Certificates, frame, request
 from tests.net.test_connection_properties import Answers as CheckedAnswers
@@ -238,12 +240,12 @@ class ManySockets(Socket):
         self.closed = True
 
 
-def new_wire(loop: TurnedLoop) -> Wire:
+def new_wire(loop: TurnedLoop, perf_counter: Callable[[], float] = lambda: 0.0) -> Wire:
     sockets = Sockets()
     sockets.epoll = None  # the loop has the readers
     return Wire(
         loop=cast(Any, loop),
-        doors=Doors(sockets=sockets),
+        doors=Doors(clock=Clock(perf_counter=perf_counter), sockets=sockets),
         settings=NetSettings(),
         log=get_logger("tests.net"),
         on_close=lambda _: None,
@@ -258,7 +260,7 @@ def test_the_end_of_a_handshake_is_reported(certificates: Certificates, login: b
 
     def connect() -> ManySockets:
         sock = ManySockets(5)
-        TlsConnection(new_wire(loop), sock, setup, "SSL", ("a", 1), ("b", 2), Handshakes(cast(Any, loop))).start()
+        TlsConnection(new_wire(loop), sock, setup, "SSL", ("a", 1), ("b", 2)).start()
         return sock
 
     connect().incoming += b"GET / HTTP/1.1\r\n\r\n"
@@ -270,14 +272,16 @@ def test_the_end_of_a_handshake_is_reported(certificates: Certificates, login: b
     assert ends == ([False] if login else [False, True])  # after a login, its dispatcher knows
 
 
-def test_a_turn_of_the_loop_has_few_steps_of_handshakes(certificates: Certificates) -> None:
+@pytest.mark.parametrize(("step_s", "steps"), [(0.0, STEPS_PER_TURN), (STEPS_S / 4, 4), (STEPS_S, 1)])
+def test_a_turn_of_the_loop_has_few_steps_of_handshakes(certificates: Certificates, step_s: float, steps: int) -> None:
     loop = TurnedLoop()
-    wire, handshakes = new_wire(loop), Handshakes(cast(Any, loop))
+    seconds = itertools.count(0, step_s)
+    wire = new_wire(loop, lambda: next(seconds))
     context = certificates.server_context()
     setup = ListenerSetup(Answers(), REQUEST_MAX_BYTES, lambda: context)
     sockets = [ManySockets(fd) for fd in range(20)]
     for sock in sockets:
-        connection = TlsConnection(wire, sock, setup, "SSL", ("a", 1), ("b", 2), handshakes)
+        connection = TlsConnection(wire, sock, setup, "SSL", ("a", 1), ("b", 2))
         connection.start()
         sock.incoming += Peer(certificates.client_context()).handshake()
     for reader in list(loop.readers.values()):
@@ -287,9 +291,9 @@ def test_a_turn_of_the_loop_has_few_steps_of_handshakes(certificates: Certificat
         reader()
     assert not loop.readers  # nothing more is read before their turn
     assert all(sock.incoming == b"more" for sock in sockets)
-    for turn in range(1, 11):
+    for turn in range(1, 21):
         loop.turn()
-        assert sum(bool(sock.sent) for sock in sockets) == min(turn * STEPS_PER_TURN, 20)
+        assert sum(bool(sock.sent) for sock in sockets) == min(turn * steps, 20)
     assert len(loop.readers) == 20
     assert not loop.soon
 
@@ -298,11 +302,11 @@ def test_a_handshake_that_fails_unexpectedly_does_not_stop_the_others(
     certificates: Certificates, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     loop = TurnedLoop()
-    wire, handshakes = new_wire(loop), Handshakes(cast(Any, loop))
+    wire = new_wire(loop)
     context = certificates.server_context()
     setup = ListenerSetup(Answers(), REQUEST_MAX_BYTES, lambda: context)
     sockets = [ManySockets(fd) for fd in range(3)]
-    connections = [TlsConnection(wire, sock, setup, "SSL", ("a", 1), ("b", 2), handshakes) for sock in sockets]
+    connections = [TlsConnection(wire, sock, setup, "SSL", ("a", 1), ("b", 2)) for sock in sockets]
 
     def handshake(tls: TlsSocket) -> bool:
         if tls is connections[0].tls:
@@ -330,7 +334,7 @@ def test_a_turn_of_the_loop_sends_a_part_of_large_ranges(certificates: Certifica
     fd = os.open(tmp_path / "segment", os.O_RDONLY)
     loop, sock = TurnedLoop(), ManySockets(5)
     setup = ListenerSetup(Answers(), REQUEST_MAX_BYTES, certificates.server_context)
-    connection = TlsConnection(new_wire(loop), sock, setup, "SSL", ("a", 1), ("b", 2), Handshakes(cast(Any, loop)))
+    connection = TlsConnection(new_wire(loop), sock, setup, "SSL", ("a", 1), ("b", 2))
     connection.start()
     peer = established(loop, sock, certificates.client_context())
     ranges = [FileRange(fd, 0, part, Owner()) for _ in range(4)]
@@ -364,7 +368,7 @@ def test_order_and_bounds_hold_over_tls(
     answers.at_once = list(at_once)
     context = CERTIFICATES.server_context(ssl.TLSVersion.TLSv1_3 if version else ssl.TLSVersion.TLSv1_2)
     setup = ListenerSetup(answers, REQUEST_MAX_BYTES, lambda: context)
-    connection = TlsConnection(new_wire(loop), sock, setup, "SSL", ("a", 1), ("b", 2), Handshakes(cast(Any, loop)))
+    connection = TlsConnection(new_wire(loop), sock, setup, "SSL", ("a", 1), ("b", 2))
     connection.start()
     peer = established(loop, sock, CERTIFICATES.client_context())
     received = b""
@@ -469,7 +473,7 @@ def test_any_bytes_end_in_a_connection_that_is_open_or_closed(
     loop, sock, answers = TurnedLoop(), ManySockets(5), Answers()
     context = CERTIFICATES.server_context()
     setup = ListenerSetup(answers, REQUEST_MAX_BYTES, lambda: context)
-    connection = TlsConnection(new_wire(loop), sock, setup, "SSL", ("a", 1), ("b", 2), Handshakes(cast(Any, loop)))
+    connection = TlsConnection(new_wire(loop), sock, setup, "SSL", ("a", 1), ("b", 2))
     connection.start()
     stream = bytearray(Peer(CERTIFICATES.client_context()).handshake()[:keep] + garbage)
     for position, value in mutations:
@@ -494,7 +498,7 @@ def test_changed_records_after_the_handshake_close_the_connection_or_are_ignored
     loop, sock, answers = TurnedLoop(), ManySockets(5), Answers()
     context = CERTIFICATES.server_context(ssl.TLSVersion.TLSv1_3 if version else ssl.TLSVersion.TLSv1_2)
     setup = ListenerSetup(answers, REQUEST_MAX_BYTES, lambda: context)
-    connection = TlsConnection(new_wire(loop), sock, setup, "SSL", ("a", 1), ("b", 2), Handshakes(cast(Any, loop)))
+    connection = TlsConnection(new_wire(loop), sock, setup, "SSL", ("a", 1), ("b", 2))
     connection.start()
     peer = established(loop, sock, CERTIFICATES.client_context())
     sent = [request(OTHER_KEY, b"%d" % n * 50) for n in range(20)]
