@@ -52,7 +52,6 @@ class NetServer:
         self._loop = asyncio.get_running_loop()
         self._setups = setups
         self._wire = Wire(loop=self._loop, doors=doors, settings=settings, log=log, on_close=self._closed)
-        self._tls_connection: type[Connection] | None = None
         self._counts = ConnectionCounts(settings)
         self._sweep: asyncio.TimerHandle | None = None
         self._drained: asyncio.Future[None] | None = None
@@ -83,17 +82,11 @@ class NetServer:
     def _connected(self, listener: Listener, sock: Any, peer: tuple[str, int]) -> None:
         local = listener.local_address(sock)
         setup = self._setups[listener.name]
-        kind = Connection if setup.tls is None else self._tls_connection or self._with_tls()
+        kind = Connection if setup.tls is None else _tls_connection()
         connection = kind(self._wire, sock, setup, listener.name, peer, local)
         self.connections[connection] = None
         self.accepted += 1
         connection.start()
-
-    def _with_tls(self) -> type[Connection]:
-        from kwire.net.tls_connection import TlsConnection
-
-        self._tls_connection = TlsConnection  # to import it for each connection takes 1 us
-        return TlsConnection
 
     def _closed(self, connection: Connection) -> None:
         del self.connections[connection]
@@ -169,6 +162,14 @@ class NetServer:
         self.stop_accepting()
         self.close_connections()
         self._wire.close()
+
+
+@cache
+def _tls_connection() -> type[Connection]:
+    """`TlsConnection`, imported with the first of them."""
+    from kwire.net.tls_connection import TlsConnection
+
+    return TlsConnection
 
 
 def _without_limits(doors: Doors) -> ConnectionRates:

@@ -224,8 +224,8 @@ class TlsConnection(Connection):
         if tls.pending and not self._login:
             self._reading = True  # if it was paused: the loop watches it after this read
         self._go_on()
-        if tls.pending and self._reading:
-            self._read_as_newcomer()
+        if tls.pending:
+            self._read_on()
 
     def _go_on(self) -> None:
         """After a step: wait for the socket if not all could be sent, and for the client."""
