@@ -43,14 +43,23 @@ def test_the_table_of_tls_has_both_prices_and_the_difference() -> None:
 
 def test_a_record_keeps_the_lines_that_were_not_measured(tmp_path: Path) -> None:
     earlier = [line_of("tls-consume", 650), line_of("tls-one-50", 8)]
-    machine: dict[str, Any] = {"when": "2026-11-21 21:17:20 +0000"}
+    machine: dict[str, Any] = {"when": "2026-11-21 21:17:20 +0000", "cpu": "Xeon"}
     record = tmp_path / "benchmark.json"
     record.write_text(results.as_json(earlier, machine))
     lines = with_recorded([line_of("tls-one-50", 7)], record)
-    assert [(each.workload.key, each.median("kwire", "cpu_added_us"), each.when) for each in lines] == [
-        ("tls-consume", 650, machine["when"]),
-        ("tls-one-50", 7, ""),
+    assert [(each.workload.key, each.median("kwire", "cpu_added_us"), each.when, each.cpu) for each in lines] == [
+        ("tls-consume", 650, machine["when"], "Xeon"),
+        ("tls-one-50", 7, "", ""),
     ]
+
+
+def test_the_record_says_on_which_machine_each_run_was() -> None:
+    lines = []
+    for key, cpu, day in (("tls-consume", "EPYC", 25), ("tls-one-50", "Xeon", 26), ("tls-one-1", "EPYC", 29)):
+        line = line_of(key, 650)
+        line.cpu, line.when = cpu, f"2026-11-{day} 15:38:28 +0000"
+        lines.append(line)
+    assert results.machines(lines) == "EPYC, 2026-11-25 15:38 and 2026-11-29 15:38; Xeon, 2026-11-26 15:38"
 
 
 def test_workloads_have_different_keys() -> None:

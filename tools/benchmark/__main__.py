@@ -204,12 +204,12 @@ def report(run: Run, facts: dict[str, Any]) -> int:
     if run.options.record and run.options.only:
         lines = with_recorded(measured, DOCS / "benchmark.json")
     for line in measured:
-        line.when = facts["when"]
-    times = sorted({line.when[:16] for line in lines})
+        line.when, line.cpu = facts["when"], facts["cpu"]
     rounds = max((len(found) for line in lines for found in line.rounds.values()), default=0)
     words = (
-        f"kwire beside Apache Kafka {KAFKA_VERSION}; {facts['cores']} cores ({facts['cpu']}), {' and '.join(times)}, "
-        f"{rounds} round{'s' if rounds > 1 else ''}; load average before {facts['load_average'][0]:.1f}\n"
+        f"kwire beside Apache Kafka {KAFKA_VERSION}; {facts['cores']} cores, {rounds} round{'s' if rounds > 1 else ''}"
+        f", load average before {facts['load_average'][0]:.1f}\n"
+        f"{results.machines(lines)}\n"
         "CPU: the broker's processor time, per million records or per request\n"
         "floor: that of a C server that only makes the system calls a broker cannot avoid, and how often each broker "
         "takes it\n\n"
@@ -221,7 +221,8 @@ def report(run: Run, facts: dict[str, Any]) -> int:
     if run.options.json:
         run.options.json.write_text(results.as_json(lines, facts) + "\n")
     if run.options.svg:
-        footnote = f"{facts['cores']} cores, best of {rounds} rounds, {facts['when'][:10]}: scripts/bench"
+        days = " to ".join(sorted({min(line.when[:10] for line in lines), max(line.when[:10] for line in lines)}))
+        footnote = f"{facts['cores']} cores, best of {rounds} rounds, {days}: scripts/bench"
         run.options.svg.write_text(picture.svg(lines, footnote))
     return 1 if any(line.failures for line in measured) else 0
 

@@ -17,13 +17,14 @@ HIGHER_IS_BETTER = frozenset({"records_s", "mb_s", "requests_s", "rate", "plain_
 
 @dataclass
 class Line:
-    """One workload's rounds on both brokers, and on the floor where it has it. ``when``: the time of the run, if it was
-    another one than this."""
+    """One workload's rounds on both brokers, and on the floor where it has it. ``when`` and ``cpu``: the time and the
+    processor of the run, if it was another one than this."""
 
     workload: Workload
     rounds: dict[str, list[Facts]] = field(default_factory=lambda: {kind: [] for kind in ALL_KINDS})
     failures: list[str] = field(default_factory=list)
     when: str = ""
+    cpu: str = ""
 
     def values(self, kind: str, fact: str) -> list[float]:
         """The values of one fact for one kind of broker, one per round."""
@@ -88,6 +89,7 @@ class Line:
             "title": self.workload.title,
             "group": self.workload.group,
             "when": self.when,
+            "cpu": self.cpu,
             "summary": summary,
             "bounds": [
                 {"fact": fact, "ratio": ratio, "bound": bound, "kept": kept}
@@ -248,6 +250,14 @@ def verdict_table(lines: list[Line]) -> str:
     return "\n".join(out) + "\n"
 
 
+def machines(lines: list[Line]) -> str:
+    """Where and when the lines were measured: "AMD EPYC, 2026-11-25 21:33; ..."."""
+    times: dict[str, set[str]] = {}
+    for line in sorted(lines, key=lambda each: each.when):
+        times.setdefault(line.cpu, set()).add(line.when[:16])
+    return "; ".join(f"{cpu}, {' and '.join(sorted(found))}" for cpu, found in times.items())
+
+
 def as_json(lines: list[Line], machine: dict[str, Any]) -> str:
     """All lines and the description of the machine as JSON."""
     return json.dumps({"machine": machine, "lines": {each.workload.key: each.as_json() for each in lines}}, indent=1)
@@ -260,6 +270,6 @@ def recorded(path: Path, workloads: list[Workload]) -> list[Line]:
     for workload in workloads:
         line = earlier["lines"].get(workload.key)
         if line is not None:
-            when = line.get("when") or earlier["machine"]["when"]
-            found.append(Line(workload, line["rounds"], line["failures"], when))
+            when, cpu = (line.get(name) or earlier["machine"][name] for name in ("when", "cpu"))
+            found.append(Line(workload, line["rounds"], line["failures"], when, cpu))
     return found
