@@ -109,7 +109,10 @@ async def _count_apis_logged_in(host: str, port: int, timeout_s: float, security
             finally:
                 connection.close()
     except ConnectionLost:
-        raise ConnectionResetError(_CLOSED) from None
+        tls = security.tls
+        without = tls is not None and tls.keystore_location is None and tls.keystore_key is None
+        hint = "; a listener that requires clients' certificates needs ssl.keystore.location" if without else ""
+        raise ConnectionResetError(f"{_CLOSED}{hint}") from None
 
 
 def _count_apis_with_tls(host: str, port: int, timeout_s: float) -> int:
@@ -119,8 +122,14 @@ def _count_apis_with_tls(host: str, port: int, timeout_s: float) -> int:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    with socket.create_connection((host, port), timeout_s) as connection, context.wrap_socket(connection) as secured:
-        return _exchange(secured)
+    try:
+        connection = socket.create_connection((host, port), timeout_s)
+        with connection, context.wrap_socket(connection) as secured:
+            return _exchange(secured)
+    except ssl.SSLError as error:
+        from kwire.net.tls import TlsError
+
+        raise TlsError.of(error) from None
 
 
 def _count_apis(host: str, port: int, timeout_s: float) -> int:

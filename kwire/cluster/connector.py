@@ -59,7 +59,10 @@ class Connector:
         from kwire.net.client import ClientConnection, ConnectionLost
         from kwire.security.errors import AuthenticationError
 
-        connection = await ClientConnection.connect(self._doors, host, port, client_id, self._tls())
+        try:
+            connection = await ClientConnection.connect(self._doors, host, port, client_id, self._tls())
+        except OSError as error:
+            raise self._explained(error) from None
         if self._security.mechanism:
             try:
                 async with asyncio.timeout(LOGIN_MAX_S):
@@ -74,6 +77,18 @@ class Connector:
                     raise ConnectionResetError("the broker closed the connection during the login") from None
                 raise
         return connection
+
+    def _explained(self, error: OSError) -> OSError:
+        """The error, with what to do if the broker's certificate comes from an authority that is not known here."""
+        tls = self._security.tls
+        if tls is None or tls.truststore_location is not None or tls.truststore_certificates is not None:
+            return error
+        from kwire.net.tls import TlsError
+
+        if not isinstance(error, TlsError) or not any(word in error.reason for word in ("issuer", "self-signed")):
+            return error
+        hint = "ssl.truststore.location is not set, so only the system's authorities are trusted"
+        return TlsError(f"{error.reason}; {hint}")
 
     def _tls(self) -> SSLContext | None:
         if self._security.tls is None:

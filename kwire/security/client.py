@@ -87,6 +87,8 @@ def client_security(texts: Mapping[str, str]) -> ClientSecurity:
         raise ConfigError("sasl.mechanism", mechanism, f"is not supported by kwire: only {', '.join(LOGIN_MODULES)}")
     if "sasl.jaas.config" not in texts:
         raise ConfigError("sasl.jaas.config", None, f"must be set for {protocol}")
+    if "sasl.mechanism" not in texts and LOGIN_MODULES[GSSAPI] not in texts["sasl.jaas.config"]:
+        raise ConfigError("sasl.mechanism", None, "must be set for this login module: the default is GSSAPI")
     login = login_module("sasl.jaas.config", texts["sasl.jaas.config"], mechanism)
     service = texts.get("sasl.kerberos.service.name")
     found = ClientSecurity(protocol, tls, mechanism, login, service=service)

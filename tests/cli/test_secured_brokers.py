@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kwire.testing.certificates import Authority
 from kwire.testing.secured import SecuredProcess
 from tests.cli.conftest import Command
 
@@ -73,6 +74,43 @@ def test_wrong_client_properties_are_one_line(
         assert line in answer.stderr
         assert answer.stderr.count("\n") == 1
         assert "planted" not in answer.stderr
+
+
+def test_an_unknown_authority_is_told_with_the_property_that_names_it(
+    kwire_command: Command, tmp_path: Path, broker: SecuredProcess
+) -> None:
+    properties = broker.logins.properties("alice")
+    trusting = [name for name in properties if name.startswith("ssl.truststore.")]
+    config = command_config(tmp_path, {name: text for name, text in properties.items() if name not in trusting})
+    for command in (("ping",), ("cluster", "status")):
+        answer = kwire_command.run(*command, broker.bootstrap_servers, "--command-config", config)
+        assert answer.returncode == 1
+        assert "certificate verify failed" in answer.stderr
+        assert "ssl.truststore.location is not set" in answer.stderr
+        assert answer.stderr.count("\n") == 1
+
+
+def test_a_client_without_the_certificate_that_it_needs_is_told(kwire_command: Command, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    stores = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(authority.path)}
+    properties = {
+        "listeners": "SSL://localhost:0",
+        "security.inter.broker.protocol": "SSL",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(authority.issue("broker", "localhost")),
+        "ssl.client.auth": "required",
+        **stores,
+    }
+    sets = [word for name, text in properties.items() for word in ("--set", f"{name}={text}")]
+    broker = kwire_command.start(*sets)
+    config = command_config(tmp_path, {"security.protocol": "SSL", **stores})
+    without = kwire_command.run("ping", broker.bootstrap, "--command-config", config)
+    assert "certificate" in without.stderr, without.stderr
+    assert without.stderr.count("\n") == 1
+    raw = kwire_command.run("ping", broker.bootstrap, "--tls")
+    assert "_ssl.c" not in raw.stderr
+    assert (without.returncode, raw.returncode) == (1, 1)
+    broker.stop()
 
 
 def test_a_file_of_client_properties_that_is_not_there_is_named(kwire_command: Command) -> None:

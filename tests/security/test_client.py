@@ -94,6 +94,7 @@ def test_a_file_without_a_token_fails_the_login(tmp_path: Path, content: bytes |
     [
         ({"security.protocol": "TLS"}, "security.protocol=TLS: must be one of PLAINTEXT, SSL"),
         ({"security.protocol": "SASL_SSL"}, "sasl.jaas.config: must be set for SASL_SSL"),
+        ({"security.protocol": "SASL_SSL", "sasl.jaas.config": PLAIN}, "sasl.mechanism: must be set for this login"),
         (sasl("GSSAPI", PLAIN), "PlainLoginModule is not supported by kwire: GSSAPI has"),
         (sasl("GSSAPI", f"{KERBEROS} required useKeyTab=true;"), "must have serviceName, or sasl.kerberos"),
         (sasl("GSSAPI", f"{KERBEROS} required;") | {SERVICE: "kafka"}, "kwire asks nobody for a password"),

@@ -60,8 +60,10 @@ def _login(found: Mapping[str, str]) -> str | None:
     """The login module's configuration, for the properties that librdkafka has in its place."""
     mechanism = found.get("sasl.mechanism", "")
     if "sasl.username" in found:
+        if "sasl.password" not in found:
+            raise CommandError("sasl.username: needs sasl.password beside it")
         module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
-        return _module(module, username=found["sasl.username"], password=found.get("sasl.password", ""))
+        return _module(module, username=found["sasl.username"], password=found["sasl.password"])
     if mechanism == "OAUTHBEARER" and found.get("sasl.oauthbearer.method", "").lower() == "oidc":
         options = {
             "clientId": found.get("sasl.oauthbearer.client.id"),

@@ -269,7 +269,9 @@ class Fetcher:
                 await self._session()
             except (PeerUnavailable, ConnectionLost, TimeoutError, CodecError) as error:
                 if not self._reconnect_now:
-                    _logger.info("cannot fetch from leader", leader=self._leader, error=str(error))
+                    refused = isinstance(error.__cause__, PermissionError)  # this broker's login: nobody else tells
+                    log = _logger.warning if refused else _logger.info
+                    log("cannot fetch from leader", leader=self._leader, error=str(error))
             except KafkaError as error:
                 _logger.info("fetch session ended", leader=self._leader, error=error.code.name)
             except Exception as error:

@@ -107,6 +107,8 @@ def check_stored(resource: Any) -> None:
 def check_broker_id(name: str, broker_id: int) -> None:
     """INVALID_REQUEST unless ``name`` is ``broker_id``, the broker that got the request: only a broker itself describes
     and changes its own properties and loggers."""
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "This is changed for one broker at a time: name it by its number.")
     if not (name.isascii() and name.lstrip("-").isdigit()):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"A broker is named by its number, not by: {name}")
     if int(name[:20]) != broker_id:

@@ -121,15 +121,19 @@ def _check_key_store(settings: TlsSettings) -> None:
     inline = settings.keystore_key is not None
     if inline and settings.keystore_type != _PEM:
         raise TlsError("ssl.keystore.key", f"only for ssl.keystore.type=PEM, which is {settings.keystore_type}")
-    if inline != (settings.keystore_certificate_chain is not None):
-        raise TlsError("ssl.keystore.key", "needs ssl.keystore.certificate.chain beside it, and the reverse")
+    if inline and settings.keystore_certificate_chain is None:
+        raise TlsError("ssl.keystore.key", "needs ssl.keystore.certificate.chain beside it")
+    if not inline and settings.keystore_certificate_chain is not None:
+        raise TlsError("ssl.keystore.certificate.chain", "needs ssl.keystore.key beside it")
     if inline and settings.keystore_location is not None:
         raise TlsError("ssl.keystore.key", "not beside ssl.keystore.location")
     pem = settings.keystore_type == _PEM and (inline or settings.keystore_location is not None)
     if pem and settings.keystore_password is not None:
         raise TlsError("ssl.keystore.password", "not for PEM, where ssl.key.password is for an encrypted key")
-    if not pem and (settings.keystore_location is None) != (settings.keystore_password is None):
-        raise TlsError("ssl.keystore.location", "needs ssl.keystore.password beside it, and the reverse")
+    if not pem and settings.keystore_location is not None and settings.keystore_password is None:
+        raise TlsError("ssl.keystore.location", "needs ssl.keystore.password beside it, or ssl.keystore.type=PEM")
+    if not pem and settings.keystore_location is None and settings.keystore_password is not None:
+        raise TlsError("ssl.keystore.password", "needs ssl.keystore.location beside it")
 
 
 def _check_trust_store(settings: TlsSettings) -> None:

@@ -49,6 +49,11 @@ def test_a_broker_is_never_trusted_without_a_certificate() -> None:
         java_names({"enable.ssl.certificate.verification": "false"})
 
 
+def test_a_user_needs_a_password() -> None:
+    with pytest.raises(CommandError, match=r"sasl\.username: needs sasl\.password"):
+        java_names({"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.pasword": "secret"})
+
+
 def test_a_file_that_is_not_there_is_told() -> None:
     with pytest.raises(CommandError, match=r"ssl\.ca\.location: nowhere: No such file"):
         java_names({"ssl.ca.location": "nowhere"})

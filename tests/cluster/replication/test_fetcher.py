@@ -8,6 +8,7 @@ from contextlib import suppress
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -15,6 +16,7 @@ from harness.simulation import Simulation
 from kwire.base.errors import ErrorCode
 from kwire.cluster.replication import fetcher
 from kwire.cluster.replication.fetcher_manager import ReplicaFetchers
+from kwire.cluster.replication.peers import PeerUnavailable
 from kwire.cluster.replication.throttles import ReplicationQuota
 from kwire.cluster.store.keys import PartitionState
 from kwire.codec.messages.api_versions_request import ApiVersionsRequest
@@ -397,6 +399,26 @@ def test_the_fetcher_reconnects_to_a_leader_that_stays_silent() -> None:
         assert 1.9 < loop.time() - began_s < 2.1
         assert fetched(follower.leader.requests[-1]) == {0: START, 1: START}
         assert follower.leader.requests[-1].session_epoch == 0
+
+    simulate(scenario())
+
+
+@pytest.mark.parametrize(("cause", "level"), [(PermissionError, "warning"), (ConnectionRefusedError, "info")])
+def test_a_refused_login_at_the_leader_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch, cause: type[OSError], level: str
+) -> None:
+    """A broker with a wrong password serves clients, but follows nobody."""
+    logger = MagicMock()
+    monkeypatch.setattr(fetcher, "_logger", logger)
+
+    async def connect(*_: object) -> Leader:
+        raise PeerUnavailable("broker 2") from cause()
+
+    async def scenario() -> None:
+        monkeypatch.setattr(Leader, "connect", connect)
+        Follower()
+        await asyncio.sleep(BACKOFF_S / 2)
+        assert {name for name, *_ in logger.method_calls} == {level}
 
     simulate(scenario())
 

@@ -132,10 +132,10 @@ def test_settings_without_stores_have_none() -> None:
         (key_store("trust.p12"), "trust.p12: it has 0 private keys instead of one"),
         (key_store("trust.jks"), "trust.jks: it has 0 private keys instead of one"),
         (key_store("broker.p12", keystore_password=None), "ssl.keystore.location: needs ssl.keystore.password"),
-        (TlsSettings(keystore_password="changeit"), "ssl.keystore.location: needs ssl.keystore.password"),
+        (TlsSettings(keystore_password="changeit"), "ssl.keystore.password: needs ssl.keystore.location"),
         (TlsSettings(keystore_key="x"), "ssl.keystore.key: only for ssl.keystore.type=PEM, which is JKS"),
         (TlsSettings(keystore_type="PEM", keystore_key="x"), "needs ssl.keystore.certificate.chain beside it"),
-        (TlsSettings(keystore_type="PEM", keystore_certificate_chain="x"), "needs ssl.keystore.certificate.chain"),
+        (TlsSettings(keystore_type="PEM", keystore_certificate_chain="x"), "chain: needs ssl.keystore.key beside it"),
         (
             TlsSettings(keystore_type="PEM", keystore_key="x", keystore_certificate_chain="x"),
             "ssl.keystore.key: it has 0 private keys instead of one",
