@@ -153,6 +153,11 @@ class Login:
         self.session: Session | None = None
 
     @property
+    def mechanism_name(self) -> str:
+        """The mechanism that the client has chosen; empty before that."""
+        return self._name
+
+    @property
     def takes_empty_frames(self) -> bool:
         """Whether the next frame may be empty: a token of a client of version 0."""
         return self._state is _State.TOKENS

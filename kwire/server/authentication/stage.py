@@ -168,8 +168,14 @@ class Authentication:
         client: SaslClient = connection.context
         metrics = self.metrics
         (metrics.failed if client.session is None else metrics.failed_reauth).count()
-        reason = reply.reason
-        self._failures.info("login failed", listener=connection.listener, connection=connection.id, reason=reason)
+        assert client.login is not None
+        self._failures.info(
+            "login failed",
+            listener=connection.listener,
+            connection=connection.id,
+            mechanism=client.login.mechanism_name,
+            reason=reply.reason,
+        )
         frame = reply.frame
         connection.close_after(self.settings.failed_delay_ms, slot, [] if frame is None else [frame], len(frame or b""))
 

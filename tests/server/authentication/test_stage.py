@@ -430,7 +430,9 @@ async def test_handlers_see_who_has_logged_in(served: Callable[..., Served]) -> 
     assert context.client_id == "test"
 
 
-async def test_a_failed_login_ends_the_connection_after_the_answer(served: Callable[..., Served]) -> None:
+async def test_a_failed_login_ends_the_connection_after_the_answer(
+    served: Callable[..., Served], capsys: pytest.CaptureFixture[str]
+) -> None:
     client = await served(failed_delay_ms=1).connect()
     await client.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
     refused = asyncio.ensure_future(client.call(SaslAuthenticateRequest(auth_bytes=b"\0alice\0wrong"), 2))
@@ -438,6 +440,8 @@ async def test_a_failed_login_ends_the_connection_after_the_answer(served: Calla
     client.send_only(SaslAuthenticateRequest(auth_bytes=ALICE), 2)
     assert (await refused).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     assert await closed(client)
+    (line,) = [each for each in capsys.readouterr().err.splitlines() if "login failed" in each]
+    assert "PLAIN" in line
 
 
 async def test_a_frame_that_is_too_large_before_the_login_ends_the_connection(served: Callable[..., Served]) -> None:
