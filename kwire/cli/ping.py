@@ -109,7 +109,7 @@ async def _count_apis_logged_in(host: str, port: int, timeout_s: float, security
             finally:
                 connection.close()
     except ConnectionLost:
-        tls = security.tls
+        tls = security.tls if security.protocol == "SSL" else None
         without = tls is not None and tls.keystore_location is None and tls.keystore_key is None
         hint = "; a listener that requires clients' certificates needs ssl.keystore.location" if without else ""
         raise ConnectionResetError(f"{_CLOSED}{hint}") from None
